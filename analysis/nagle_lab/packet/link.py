@@ -32,7 +32,7 @@ _IP_VERSIONS = {4: kinds.IPV4, 6: kinds.IPV6}
 
 
 def _loopback(packet: Packet) -> None:
-    """NULL and LOOP: an address family, in the byte order of the capturing host or of the network."""
+    """An address family, in the byte order of the capturing host or of the network."""
     if not packet.has(4):
         return
     family = int.from_bytes(packet.buffer[packet.at : packet.at + 4], "little")
@@ -80,8 +80,8 @@ LINK_LAYERS: dict[int, Layer] = {
     kinds.ETHERNET: _typed(14, 12),
     kinds.LINUX_COOKED: _typed(16, 14),
     kinds.LINUX_COOKED_2: _typed(20, 0),
-    kinds.NULL: _loopback,
-    kinds.LOOP: _loopback,
+    kinds.BSD_LOOPBACK: _loopback,
+    kinds.OPENBSD_LOOPBACK: _loopback,
     **dict.fromkeys(kinds.RAW_IP, _by_version),
     kinds.RAW_IPV4: always(kinds.IPV4),
     kinds.RAW_IPV6: always(kinds.IPV6),

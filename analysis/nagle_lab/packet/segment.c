@@ -8,12 +8,26 @@
 enum {
     IP_PROTOCOL = 0x10000, LINK_TYPE = 0x20000, PPP_PROTOCOL = 0x30000, FAMILY = 0x40000,
     CUT = 0x100000, INCOMPLETE = 0x200000, MALFORMED = 0x300000, FRAGMENT = 0x400000, OPAQUE = 0x500000,
-    IPV4 = 0x0800, IPV6 = 0x86DD, ETHERNET = LINK_TYPE | 1, PPP = LINK_TYPE | 9, TCP = IP_PROTOCOL | 6,
+};
+enum { /* EtherTypes */
+    IPV4 = 0x0800, IPV6 = 0x86DD, VLAN_TAG = 0x8100, SERVICE_VLAN_TAG = 0x88A8, OLD_SERVICE_VLAN_TAG = 0x9100,
+    MPLS_UNICAST = 0x8847, MPLS_MULTICAST = 0x8848, PPPOE_SESSION = 0x8864, PPP_IN_GRE = 0x880B, ETHERNET_IN_GRE = 0x6558,
+};
+enum {
+    BSD_LOOPBACK = LINK_TYPE | 0, ETHERNET = LINK_TYPE | 1, PPP = LINK_TYPE | 9, RAW_IP = LINK_TYPE | 101,
+    RAW_IP_12 = LINK_TYPE | 12, RAW_IP_14 = LINK_TYPE | 14, OPENBSD_LOOPBACK = LINK_TYPE | 108,
+    LINUX_COOKED = LINK_TYPE | 113, RAW_IPV4 = LINK_TYPE | 228, RAW_IPV6 = LINK_TYPE | 229,
+    LINUX_COOKED_2 = LINK_TYPE | 276,
+};
+enum {
+    HOP_BY_HOP = IP_PROTOCOL | 0, IPV4_IN_IP = IP_PROTOCOL | 4, TCP = IP_PROTOCOL | 6, UDP = IP_PROTOCOL | 17,
+    IPV6_IN_IP = IP_PROTOCOL | 41, ROUTING = IP_PROTOCOL | 43, FRAGMENT_HEADER = IP_PROTOCOL | 44,
+    GRE = IP_PROTOCOL | 47, AUTHENTICATION = IP_PROTOCOL | 51, DESTINATION = IP_PROTOCOL | 60,
+    MOBILITY = IP_PROTOCOL | 135, HIP = IP_PROTOCOL | 139, SHIM6 = IP_PROTOCOL | 140,
 };
 enum { MOST_LAYERS = 16, ETHERNET_HEADER = 14, IPV4_HEADER = 20, TCP_HEADER = 20, LONGEST = 1 << 30 };
 enum { TIMESTAMPS_ALONE = 12, NOP_NOP_TIMESTAMPS = 0x0101080A }; /* the options of nearly every segment */
 enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_TIMESTAMPS = 8 };
-enum { UNKNOWN, LINUX, WINDOWS, BSD }; /* Kernel */
 
 typedef struct { /* Packet in headers.py */
     const uint8_t *buffer;
@@ -214,49 +228,45 @@ static void udp(packet *p)
     }
 }
 
-/* Takes one header off; whether what comes next has a layer here. */
-static int peel(packet *p, int look_only)
+/* Takes one header off; whether what came next has a layer here. */
+static int peel(packet *p)
 {
-#define LAYER(call)          \
-    if (!look_only) { call; } \
-    return 1
     switch (p->kind) {
-    case ETHERNET: LAYER(typed(p, 14, 12));
-    case LINK_TYPE | 113: LAYER(typed(p, 16, 14));
-    case LINK_TYPE | 276: LAYER(typed(p, 20, 0));
-    case LINK_TYPE | 0:
-    case LINK_TYPE | 108: LAYER(loopback(p));
-    case LINK_TYPE | 101:
-    case LINK_TYPE | 12:
-    case LINK_TYPE | 14: LAYER(raw_ip(p));
-    case LINK_TYPE | 228:
-    case IP_PROTOCOL | 4: LAYER(always(p, IPV4, 0));
-    case LINK_TYPE | 229:
-    case IP_PROTOCOL | 41: LAYER(always(p, IPV6, 0));
-    case 0x8100:
-    case 0x88A8:
-    case 0x9100: LAYER(typed(p, 4, 2));
-    case 0x8847:
-    case 0x8848: LAYER(mpls(p));
-    case 0x8864: LAYER(always(p, PPP, 6));
-    case 0x880B: LAYER(always(p, PPP, 0));
-    case PPP: LAYER(ppp(p));
-    case 0x6558: LAYER(always(p, ETHERNET, 0));
-    case IPV4: LAYER(ipv4(p));
-    case IPV6: LAYER(ipv6(p));
-    case IP_PROTOCOL | 0:
-    case IP_PROTOCOL | 43:
-    case IP_PROTOCOL | 60:
-    case IP_PROTOCOL | 135:
-    case IP_PROTOCOL | 139:
-    case IP_PROTOCOL | 140: LAYER(extension(p, 8));
-    case IP_PROTOCOL | 51: LAYER(extension(p, 4));
-    case IP_PROTOCOL | 44: LAYER(fragment_header(p));
-    case IP_PROTOCOL | 47: LAYER(gre(p));
-    case IP_PROTOCOL | 17: LAYER(udp(p));
+    case ETHERNET: typed(p, 14, 12); return 1;
+    case LINUX_COOKED: typed(p, 16, 14); return 1;
+    case LINUX_COOKED_2: typed(p, 20, 0); return 1;
+    case BSD_LOOPBACK:
+    case OPENBSD_LOOPBACK: loopback(p); return 1;
+    case RAW_IP:
+    case RAW_IP_12:
+    case RAW_IP_14: raw_ip(p); return 1;
+    case RAW_IPV4:
+    case IPV4_IN_IP: always(p, IPV4, 0); return 1;
+    case RAW_IPV6:
+    case IPV6_IN_IP: always(p, IPV6, 0); return 1;
+    case VLAN_TAG:
+    case SERVICE_VLAN_TAG:
+    case OLD_SERVICE_VLAN_TAG: typed(p, 4, 2); return 1;
+    case MPLS_UNICAST:
+    case MPLS_MULTICAST: mpls(p); return 1;
+    case PPPOE_SESSION: always(p, PPP, 6); return 1;
+    case PPP_IN_GRE: always(p, PPP, 0); return 1;
+    case PPP: ppp(p); return 1;
+    case ETHERNET_IN_GRE: always(p, ETHERNET, 0); return 1;
+    case IPV4: ipv4(p); return 1;
+    case IPV6: ipv6(p); return 1;
+    case HOP_BY_HOP:
+    case ROUTING:
+    case DESTINATION:
+    case MOBILITY:
+    case HIP:
+    case SHIM6: extension(p, 8); return 1;
+    case AUTHENTICATION: extension(p, 4); return 1;
+    case FRAGMENT_HEADER: fragment_header(p); return 1;
+    case GRE: gre(p); return 1;
+    case UDP: udp(p); return 1;
     default: return 0;
     }
-#undef LAYER
 }
 
 /* Takes off Ethernet and IPv4, if that is all there is before TCP: most packets by far, so at once. */
@@ -282,10 +292,11 @@ static int take_usual(packet *p)
 
 static void peel_all(packet *p)
 {
-    int layers = 0;
-    while (layers < MOST_LAYERS && peel(p, 0))
-        layers++;
-    if (layers == MOST_LAYERS && peel(p, 1))
+    for (int layers = 0; layers < MOST_LAYERS; layers++)
+        if (!peel(p))
+            return;
+    packet one_more = *p;
+    if (peel(&one_more))
         p->kind |= OPAQUE;
 }
 
@@ -293,11 +304,11 @@ static int kernel_of(uint32_t order, uint8_t ttl, int64_t window, int64_t mss)
 {
     if (32 < ttl && ttl <= 64) {
         if (order == 0x2483 || order == 0x243 || order == 0x248)
-            return mss > 12 && (!(window % mss) || !(window % (mss - 12)) || !(window % 1460) || !(window % 1448)) ? LINUX
-                                                                                                                  : UNKNOWN;
-        return order == 0x2384 || order == 0x2348 ? BSD : UNKNOWN;
+            return mss > 12 && (!(window % mss) || !(window % (mss - 12)) || !(window % 1460) || !(window % 1448))
+                       ? LINUX : UNKNOWN_KERNEL;
+        return order == 0x2384 || order == 0x2348 ? BSD : UNKNOWN_KERNEL;
     }
-    return 64 < ttl && ttl <= 128 && (order == 0x234 || order == 0x2348) ? WINDOWS : UNKNOWN;
+    return 64 < ttl && ttl <= 128 && (order == 0x234 || order == 0x2348) ? WINDOWS : UNKNOWN_KERNEL;
 }
 
 /* The options of the next `size` bytes. Returns the kinds of all but padding, a hexadecimal digit each. */
@@ -362,7 +373,7 @@ int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t orig
     int64_t header_end = p->at + header, options_end = header_end < p->captured_end ? header_end : p->captured_end;
     p->at += TCP_HEADER;
     uint32_t order = options_end > p->at ? read_options(p, options_end - p->at, s) : 0;
-    if (s->flags & 2 && options_end == header_end)
+    if (s->flags & SYN && options_end == header_end)
         s->kernel = (uint8_t)kernel_of(order, p->ttl, s->window, s->mss);
     if (s->wscale < 0 && options_end < header_end)
         s->wscale = -2;

@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10 };
+enum { UNKNOWN_KERNEL, LINUX, WINDOWS, BSD }; /* Kernel in segment.py */
+
 /* One TCP segment as it was captured; see Segment in packet/segment.py. */
 typedef struct {
     int64_t frame;

@@ -5,7 +5,7 @@
 #include "../packet/segment.h"
 #include "engine.h"
 
-enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10, CONTROL = SYN | FIN | RST };
+enum { CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, LEAST_USUAL = 1200, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
 enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768, EPHEMERAL_FREEBSD = 10000 };
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction in events.py */
@@ -70,7 +70,7 @@ typedef struct { /* Half */
     int64_t first_not_held;
     int64_t fastest_ack;
     int64_t packets;
-    int64_t segments;
+    int64_t offloaded;
     int64_t payload;
     int64_t wire;
     sent data;

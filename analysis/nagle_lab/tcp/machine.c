@@ -8,7 +8,6 @@ enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; else OPTIONS_CUT, which is `wscale` then */
-enum { BSD = 3 };                                  /* Kernel in segment.py */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000;
 static const int64_t DELAYED = 20000000, IDLE = 20000000, PROBE = 200000000;
 
@@ -104,7 +103,7 @@ static int close_connection(machine *m, flow *f)
     connection row = {
         .number = f->number, .first_frame = f->first_frame, .first_ts = f->first_ts, .last_ts = f->last_ts,
         .packets = {one->packets, two->packets},
-        .segments = {one->segments, two->segments}, .payload = {one->payload, two->payload},
+        .segments = {one->packets + one->offloaded, two->packets + two->offloaded}, .payload = {one->payload, two->payload},
         .wire = {one->wire, two->wire},
         .fastest_ack = {one->fastest_ack == NEVER ? -1 : one->fastest_ack,
                         two->fastest_ack == NEVER ? -1 : two->fastest_ack},
@@ -456,7 +455,7 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
         keep_sample(x, BY_DATA, wait);
     if (is_pure && wait >= DELAYED) {
         delayed_ack row = {f->number, (int32_t)least(wait, INT32_MAX), side};
-        if (table_add(&m->tables[LATE_ACK], &row, sizeof row))
+        if (table_add(&m->tables[DELAYED_ACK], &row, sizeof row))
             return -1;
     } else if (is_pure && answered->flags & FIN && !answered->length) {
         x->fin_acks++;
@@ -551,7 +550,8 @@ static int take(machine *m, flow *f, int side, const segment *s)
     }
     x->packets++;
     x->last_ts = s->ts;
-    x->segments += length > f->least_full_segment ? (length + f->least_full_segment - 1) / f->least_full_segment : 1;
+    if (length > f->least_full_segment)
+        x->offloaded += (length - 1) / f->least_full_segment;
     x->wire += s->wire;
     f->packets++;
     f->last_ts = s->ts;

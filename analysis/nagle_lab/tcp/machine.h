@@ -6,7 +6,7 @@
 #include "programs.h"
 
 /* In the order of TABLES in layout.py, and last an engine's snapshot. */
-enum { CANDIDATE, NO_WAIT, REACTION, LATE_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, SNAPSHOT, TABLES };
+enum { CANDIDATE, NO_WAIT, REACTION, DELAYED_ACK, IDLE_GAP, EXCHANGE, CONNECTION, SEGMENT, SNAPSHOT, TABLES };
 enum { TO_ACK, TO_RESPONSE, TOTAL, DURATIONS };
 
 enum { REMEMBERED = 128 };
