@@ -36,7 +36,7 @@ void clock_new_file(clock_state *c)
     if (c->room)
         memset(c->interfaces, 0, (size_t)c->room * sizeof *c->interfaces);
     c->first = 0;
-    c->in_file = 0;
+    c->so_far.in_file = 0;
 }
 
 void clock_free(clock_state *c)
@@ -94,7 +94,8 @@ static int64_t highest(const int64_t *times, int n)
     return found;
 }
 
-static void was_set_back(clock_state *c, int64_t frame, int64_t by)
+/* Clock.note_set_back */
+static void note_set_back(clock_so_far *c, int64_t frame, int64_t by)
 {
     if (!c->set_back_frame || frame < c->set_back_frame || (frame == c->set_back_frame && by < c->set_back_by)) {
         c->set_back_frame = frame;
@@ -103,7 +104,7 @@ static void was_set_back(clock_state *c, int64_t frame, int64_t by)
 }
 
 /* Watched.breaks */
-static int breaks(watched *w, clock_state *c, int64_t ts, int64_t frame)
+static int breaks(watched *w, clock_so_far *c, int64_t ts, int64_t frame)
 {
     if (ts >= w->high - DISORDER) {
         int ended = w->n_behind > 0;
@@ -121,7 +122,7 @@ static int breaks(watched *w, clock_state *c, int64_t ts, int64_t frame)
     w->behind[w->n_behind++] = ts;
     if (w->n_behind > STRAY) {
         if (w->n_ahead > STRAY && lowest(w->ahead, w->n_ahead) - highest(w->behind, w->n_behind) > DISORDER)
-            was_set_back(c, w->first_behind, w->ahead[w->latest] - w->behind[0]);
+            note_set_back(c, w->first_behind, w->ahead[w->latest] - w->behind[0]);
         w->high = highest(w->behind, w->n_behind);
         memcpy(w->ahead, w->behind, sizeof w->ahead);
         w->n_ahead = w->n_behind;
@@ -134,20 +135,21 @@ static int breaks(watched *w, clock_state *c, int64_t ts, int64_t frame)
 /* Clock.epoch_of; -1 where memory ran out. */
 static int64_t epoch_of(clock_state *c, int64_t ts, int64_t interface, int64_t frame)
 {
-    if (!c->in_file)
-        c->begins_before = c->has_last && ts < c->last_ts;
-    c->in_file = 1;
+    clock_so_far *so_far = &c->so_far;
+    if (!so_far->in_file)
+        so_far->begins_before = so_far->has_last && ts < so_far->last_ts;
+    so_far->in_file = 1;
     int is_new = 0;
     watched *w = clock_watched(c, interface, &is_new);
     if (!w)
         return -1;
-    if (is_new && c->has_last && ts < c->last_ts - DISORDER)
-        c->epoch++;
-    if (breaks(w, c, ts, frame))
-        c->epoch++;
-    c->last_ts = ts;
-    c->has_last = 1;
-    return c->epoch;
+    if (is_new && so_far->has_last && ts < so_far->last_ts - DISORDER)
+        so_far->epoch++;
+    if (breaks(w, so_far, ts, frame))
+        so_far->epoch++;
+    so_far->last_ts = ts;
+    so_far->has_last = 1;
+    return so_far->epoch;
 }
 
 /* --------------------------------------------------------------------------------------------------- records */

@@ -24,10 +24,7 @@ typedef struct { /* how far the time of one interface has come; Watched in clock
     int32_t n_behind;
 } watched;
 
-typedef struct { /* Clock in clock.py */
-    watched **interfaces; /* by number, from `first` on; NULL: nothing was captured there */
-    int64_t first;
-    int64_t room;
+typedef struct { /* what of Clock goes into a snapshot as it is */
     int64_t last_ts;
     int64_t epoch;
     int64_t set_back_frame; /* 0: not seen set back */
@@ -35,6 +32,13 @@ typedef struct { /* Clock in clock.py */
     int has_last;
     int in_file; /* a packet of this file was seen */
     int begins_before;
+} clock_so_far;
+
+typedef struct { /* Clock in clock.py; all zeros at first */
+    watched **interfaces; /* by number, from `first` on; NULL: nothing was captured there */
+    int64_t first;
+    int64_t room;
+    clock_so_far so_far;
 } clock_state;
 
 typedef struct { /* one captured packet, and where it lies in a window */

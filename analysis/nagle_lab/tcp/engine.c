@@ -18,7 +18,7 @@ typedef struct {
     counted not_decoded;
     int collecting;
     int any_ends;
-    uint8_t ends[36]; /* address and address, port and port, as a segment has them */
+    flow only; /* else only segments between its ends are collected */
     int64_t first_frame;
 } engine;
 
@@ -58,47 +58,41 @@ API counters *nagle_lab_counters(engine *e) { return &e->machine.counters; }
 
 API void nagle_lab_new_file(engine *e) { clock_new_file(&e->clock); }
 
-API int64_t nagle_lab_epoch(engine *e) { return e->clock.epoch; }
+API int64_t nagle_lab_epoch(engine *e) { return e->clock.so_far.epoch; }
 
 /* The frame at which the clock was seen set back, and by how many ns; 0: it was not. */
 API int64_t nagle_lab_set_back(engine *e, int64_t *by)
 {
-    *by = e->clock.set_back_by;
-    return e->clock.set_back_frame;
+    *by = e->clock.so_far.set_back_by;
+    return e->clock.so_far.set_back_frame;
 }
 
 /* Whether the file began before the one before it ended; 1 once. */
 API int64_t nagle_lab_begins_before(engine *e)
 {
-    int64_t before = e->clock.begins_before;
-    e->clock.begins_before = 0;
+    int64_t before = e->clock.so_far.begins_before;
+    e->clock.so_far.begins_before = 0;
     return before;
 }
 
 /* --------------------------------------------------------------------------------------------------- records */
 
-/* From now on no connection is followed; the segments between two ends, or all, leave as they are. */
+/* From now on no connection is followed; the segments between two ends, or all, leave as they are. `ends` are two
+ * addresses, then two ports. */
 API void nagle_lab_collect(engine *e, const uint8_t *ends, int64_t first_frame)
 {
     e->collecting = 1;
     e->any_ends = ends == NULL;
-    if (ends)
-        memcpy(e->ends, ends, sizeof e->ends);
+    if (ends) {
+        memcpy(e->only.address, ends, sizeof e->only.address);
+        memcpy(e->only.port, ends + sizeof e->only.address, sizeof e->only.port);
+    }
     e->first_frame = first_frame;
 }
 
 static int is_collected(const engine *e, const segment *s)
 {
-    uint8_t ends[36], back[36];
-    if (s->frame < e->first_frame)
-        return 0;
-    if (e->any_ends)
-        return 1;
-    memcpy(ends, s->src, 16), memcpy(ends + 16, s->dst, 16);
-    memcpy(back, s->dst, 16), memcpy(back + 16, s->src, 16);
-    memcpy(ends + 32, &s->sport, 2), memcpy(ends + 34, &s->dport, 2);
-    memcpy(back + 32, &s->dport, 2), memcpy(back + 34, &s->sport, 2);
-    return !memcmp(ends, e->ends, 36) || !memcmp(back, e->ends, 36);
+    return s->frame >= e->first_frame && (e->any_ends || side_of(&e->only, s) >= 0);
 }
 
 /* PlainEngine._take_record */
@@ -160,12 +154,7 @@ static int pass(engine *e, snapshot *s)
 {
     clock_state *c = &e->clock;
     return machine_pass(&e->machine, s) || counted_pass(&e->not_decoded, s) ||
-           snapshot_pass(s, &c->last_ts, sizeof c->last_ts) || snapshot_pass(s, &c->has_last, sizeof c->has_last) ||
-           snapshot_pass(s, &c->epoch, sizeof c->epoch) ||
-           snapshot_pass(s, &c->set_back_frame, sizeof c->set_back_frame) ||
-           snapshot_pass(s, &c->set_back_by, sizeof c->set_back_by) ||
-           snapshot_pass(s, &c->in_file, sizeof c->in_file) ||
-           snapshot_pass(s, &c->begins_before, sizeof c->begins_before) || pass_interfaces(c, s);
+           snapshot_pass(s, &c->so_far, sizeof c->so_far) || pass_interfaces(c, s);
 }
 
 /* Writes what the engine knows to the table SNAPSHOT. */
