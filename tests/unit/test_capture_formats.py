@@ -248,7 +248,7 @@ def test_units_of_time(ns, exponent, binary):
     ticks = ns * per_second // SECOND
     if ticks < 2**64:
         code = exponent | 0x80 if binary else exponent
-        assert nanoseconds(ticks, records.Interface(0, 1, code)) == ticks * SECOND // per_second
+        assert nanoseconds(ticks, records.Interface(0, 0, 1, code)) == ticks * SECOND // per_second
 
 
 # --------------------------------------------------------------------------- several files, and stdin

@@ -255,7 +255,7 @@ def test_the_end_of_a_period_and_of_a_section_leaves_the_last_packets_what_was_s
 def test_what_was_said_is_kept_in_the_stream_s_own_byte_order_and_time(tmp_path, order, resolution, offset_s):
     """To the microsecond, where its time stamps can have it; others do no harm."""
     one = KernelAnswer(1_700_000_000_123_456_000, ("10.0.0.1", 40000), ("fe80::1", 80), 57)
-    ring, interfaces = PacketRing(60), [Interface(0, 1, resolution, offset_s * 10**9)]
+    ring, interfaces = PacketRing(60), [Interface(0, offset_s * 10**9, 1, resolution)]
     packet = struct.pack(order + "IIIIIIII", 6, 32, 0, 0, 0, 0, 0, 32)
     ring.pcapng(memoryview(packet), 1, 1, order, interfaces)
     ring.kernel_answers([one])

@@ -39,7 +39,7 @@ class PcapReader:
         if (major, minor) != (2, 4):
             raise NagleLabError(f"{name}: pcap version {major}.{minor} is not 2.4: convert it with editcap")
         link_type &= 0xFFFF  # the rest tells of a frame check sequence
-        interface = Interface(0, link_type, resolution=9 if magic == NANOSECOND else 6)
+        interface = Interface(0, 0, link_type, resolution=9 if magic == NANOSECOND else 6)
         self._window, self._at = window, FILE_HEADER
         self.reached: int | None = None  # the byte where reading ended before the file did
         self._framing = PcapFraming(order, 24 if magic == MODIFIED else 16, interface)

@@ -123,7 +123,7 @@ class PcapngReader:
             elif code == IF_TSOFFSET and len(value) == 8:
                 offset_s = max(-FARTHEST_OFFSET_S, min(FARTHEST_OFFSET_S, unpack(self._order + "q", value)[0]))
         number = self._forgotten + len(self._interfaces)
-        self._interfaces.append(Interface(number, link_type, resolution, offset_s * 1_000_000_000))
+        self._interfaces.append(Interface(number, offset_s * 1_000_000_000, link_type, resolution))
         self._dropped.append(0)
         self._facts.link_types[link_type] = None
 

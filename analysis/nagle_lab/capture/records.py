@@ -73,12 +73,15 @@ class Facts:
 
 
 class Interface(NamedTuple):
-    """What the records of one interface have in common. A tick is the unit of its time stamps."""
+    """What the records of one interface have in common; the fields are those of ``interface_`` in records.h.
+
+    A tick is the unit of its time stamps.
+    """
 
     number: int  # through the whole input
-    link_type: int
-    resolution: int = 6  # if_tsresol of pcapng: a negative power of ten, with the top bit set of two
-    offset_ns: int = 0  # to add to its times
+    offset_ns: int  # to add to its times
+    link_type: int  # LINKTYPE_…
+    resolution: int  # if_tsresol of pcapng: a negative power of ten, with the top bit set of two
 
 
 class Section(NamedTuple):

@@ -53,8 +53,8 @@ class Taker:
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Take pcap records; see :class:`nagle_lab.capture.records.RecordTaker`."""
-        number, link_type, resolution, _ = framing.interface
-        unit_ns = 1 if resolution == 9 else 1000
+        number, link_type = framing.interface.number, framing.interface.link_type
+        unit_ns = 1 if framing.interface.resolution == 9 else 1000
         raw, take, epoch_of, frame = window.raw, self._take, self.clock.epoch_of, self.frames
         for start, seconds, fraction, captured, original in heads(window, at, framing):
             frame += 1

@@ -29,7 +29,7 @@ from nagle_lab.tcp.engine import Engine
 from nagle_lab.tcp.snapshot import heading, restore, save
 
 LEAST_PART = WINDOW_BYTES  # of a file
-FORMAT = 3  # of events and checkpoint
+FORMAT = 4  # of events and checkpoint
 EVENTS = ("candidate", "no_wait", "reaction", "delayed_ack", "idle_gap", "connection")  # tables of the engine
 EXCHANGES, FILES = len(EVENTS), len(EVENTS) + 1
 _FRAME = struct.Struct("<BI")  # of events: what it is, and bytes of it, compressed

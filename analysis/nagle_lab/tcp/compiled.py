@@ -131,7 +131,7 @@ class CompiledEngine:
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Take pcap records; see :class:`nagle_lab.capture.records.RecordTaker`."""
-        interface = LAYOUTS["interface_"].struct.pack(*_in_order_of_c(framing.interface))
+        interface = LAYOUTS["interface_"].struct.pack(*framing.interface)
         big_endian = framing.order == ">"
         with _Pointer(window) as buffer:
             return self._taken(
@@ -145,7 +145,7 @@ class CompiledEngine:
         of, count, packed = self._interfaces
         if of is not interfaces or count != len(interfaces):
             pack = LAYOUTS["interface_"].struct.pack
-            packed = b"".join(pack(*_in_order_of_c(interface)) for interface in interfaces)
+            packed = b"".join(pack(*interface) for interface in interfaces)
             self._interfaces = (interfaces, len(interfaces), packed)
         with _Pointer(window) as buffer:
             return self._taken(
@@ -303,11 +303,6 @@ class _Pointer:
 
     def __exit__(self, *_: object) -> None:
         del self._bytes
-
-
-def _in_order_of_c(interface: Interface) -> tuple[int, int, int, int]:
-    number, link_type, resolution, offset_ns = interface
-    return number, offset_ns, link_type, resolution
 
 
 LIBRARY = load(Path(__file__).parent)

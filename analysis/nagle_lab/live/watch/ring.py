@@ -67,10 +67,10 @@ class _Section:
         return answer_block(self.order, ticks(answer.at, self.interfaces[0]), answer)
 
     def _described(self, interface: Interface) -> bytes:
-        order, (_, link_type, resolution, offset_ns) = self.order, interface
-        options = option(order, IF_TSRESOL, bytes([resolution]))
-        options += option(order, IF_TSOFFSET, pack(order + "q", offset_ns // 10**9)) + bytes(4)
-        return block(order, INTERFACE, pack(order + "HHI", link_type, 0, 0) + options)
+        order = self.order
+        options = option(order, IF_TSRESOL, bytes([interface.resolution]))
+        options += option(order, IF_TSOFFSET, pack(order + "q", interface.offset_ns // 10**9)) + bytes(4)
+        return block(order, INTERFACE, pack(order + "HHI", interface.link_type, 0, 0) + options)
 
 
 class PacketRing:
