@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, named
@@ -83,9 +81,8 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
     result = judge_recording(guarded.capture, recording_gap(guarded.outcome), those)
     if len(those.of(result)) == len(result.connections):  # then how long exchanges took is known as well
         result = judge_recording(guarded.capture, recording_gap(guarded.outcome), Selection())
-    result = msgspec.structs.replace(result, source=msgspec.structs.replace(result.source, file=folder.name))
     option = f"on for {len(at_first) - len(without(at_first))} of {len(at_first)} sockets"
-    return ProgramRecording(folder.name, result, those.of(result), option)
+    return ProgramRecording(folder.name, result.of_file(folder.name), those.of(result), option)
 
 
 def beside(recording: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
@@ -107,7 +104,7 @@ def beside(recording: ProgramRecording, other: ProgramRecording) -> ProgramRecor
         return recording
     if _segments(recording, held_by) < _segments(other, held_by) - FEWER * _stalled_share(other):
         return recording
-    return replace(recording, result=msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=""))
+    return replace(recording, result=result.concluded(Verdict.CLEAN, ""))
 
 
 def _segments(recording: ProgramRecording, role: Role) -> float:

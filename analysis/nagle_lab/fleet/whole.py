@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from nagle_lab.capture.capture import CaptureSoFar
@@ -65,7 +64,7 @@ def _said(result: Result, known: CaptureSoFar) -> Result:
     """Where no file could be read at all, that is the reason."""
     if known.facts.formats or not known.trouble:
         return result
-    return msgspec.structs.replace(result, reason="; ".join(result.quality.damage))
+    return result.concluded(result.verdict, "; ".join(result.quality.damage))
 
 
 def joined(reads: Sequence[FileRead]) -> list[FileRead]:

@@ -27,7 +27,7 @@ def tell_outcome(paths: Sequence[Path], name: str, result: Result, asked: Analyz
         from nagle_lab.experiments.writes.recorded import with_recorded  # noqa: PLC0415 - few need it
 
         result = with_recorded(paths, result, asked.strace)
-    shown = replace(result, source=replace(result.source, file=name))
+    shown = result.of_file(name)
     to_draw = paths if readable and (exports.with_packets or not asked.as_json) else []
     packets = examples(to_draw, result, typical_only=exports.typical_only)
     if to_draw and result.writes:

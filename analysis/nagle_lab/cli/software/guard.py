@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from nagle_lab.cli.shared.exports import Exports, require_different, require_writable, write_export
 from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.cli.software.guard_folder import REPORT, forget, recording_folder
@@ -86,10 +84,7 @@ def _report(run: JudgedCommand, asked: GuardOptions, exports: Exports) -> int:
     expected = Verdict(asked.expect.upper())
     code = exit_code(result.verdict, expected)
     packets = _packets(run, exports)
-    named = msgspec.structs.replace(
-        result, source=msgspec.structs.replace(result.source, file=title(run, asked.command_line))
-    )
-    exports.capture(named, packets, code, expected, run.writes)
+    exports.capture(result.of_file(title(run, asked.command_line)), packets, code, expected, run.writes)
     report = guard_json(run, asked.command_line, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)
     show_guarded(run, asked.command_line, packets.written or packets.typical, screen, packets.software)

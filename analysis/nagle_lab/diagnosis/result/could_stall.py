@@ -7,8 +7,6 @@ nothing is CLEAN that could not have been a STALL.
 from collections.abc import Iterable
 from enum import StrEnum
 
-import msgspec
-
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.spread import times_text
@@ -52,21 +50,19 @@ def of_own_software(result: Result, judged: Iterable[Connection], lost: str) -> 
     if result.verdict is Verdict.STALL:
         return result
     if lost:
-        return _with(result, Verdict.INVALID, lost)
+        return result.concluded(Verdict.INVALID, lost)
     if result.verdict is Verdict.INVALID and result.source.tcp_packets:
         return result
     elsewhere = result.quality.unresolved.get(Obstacle.NAGLE_OFF_ELSEWHERE, 0)
     if result.verdict is Verdict.CLEAN and elsewhere:
-        return _with(result, Verdict.INCONCLUSIVE, _SOME_WITHOUT.format(times=times_text(elsewhere)))
+        return result.concluded(Verdict.INCONCLUSIVE, _SOME_WITHOUT.format(times=times_text(elsewhere)))
     ones = list(judged)
     missing = what_is_missing(result, ones)
     if missing and not result.quality.unresolved:
-        return _with(result, Verdict.INCONCLUSIVE, _SENTENCES[missing].format(n=sum(one.exchanges for one in ones)))
+        return result.concluded(
+            Verdict.INCONCLUSIVE, _SENTENCES[missing].format(n=sum(one.exchanges for one in ones))
+        )
     return result
-
-
-def _with(result: Result, verdict: Verdict, reason: str) -> Result:
-    return msgspec.structs.replace(result, verdict=verdict, reason=reason)
 
 
 _SOME_WITHOUT = (

@@ -8,10 +8,11 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.proof.idle_gaps import Cause
@@ -285,6 +286,14 @@ class Result(msgspec.Struct, frozen=True):
     exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
     processes: list[EndProcess] | None = None  # at the ends, where comments on packets name them
     writes: Writes | None = None  # the two of each stall, where system calls were recorded beside the segments
+
+    def of_file(self, name: str) -> Self:
+        """The same result, of a capture file of that name."""
+        return replace(self, source=replace(self.source, file=name))
+
+    def concluded(self, verdict: Verdict, reason: str) -> Self:
+        """The same result, with that verdict and reason."""
+        return replace(self, verdict=verdict, reason=reason)
 
     def json_parts(self) -> Iterator[str]:
         """The JSON object of the contract on one line, in parts; the same text for the same capture.

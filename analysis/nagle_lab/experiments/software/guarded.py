@@ -184,7 +184,7 @@ def _of_failed(outcome: Outcome, result: Result) -> Result:
     if result.verdict is not Verdict.INCONCLUSIVE or not (outcome.status or outcome.timed_out):
         return result
     how = "was ended by --time-limit" if outcome.timed_out else f"failed with exit code {outcome.status}"
-    return msgspec.structs.replace(result, reason=f"the command {how}; {result.reason}")
+    return result.concluded(result.verdict, f"the command {how}; {result.reason}")
 
 
 def _compared(result: Result, second: Guarded, other: Result, selection: Selection) -> BothSides:
@@ -233,7 +233,7 @@ def _concluded(result: Result, sides: BothSides) -> Result:
     """The first run's result, with what the second says of it."""
     protected = (Protection.OPTION, Protection.ONE_WRITE, Protection.NOT_THE_OPTION)
     if sides.protection in protected and not result.quality.unresolved:
-        return msgspec.structs.replace(result, verdict=Verdict.CLEAN, reason=sides.sentence)
+        return result.concluded(Verdict.CLEAN, sides.sentence)
     if sides.protection is Protection.NOTHING_NEEDED:
-        return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=sides.sentence)
-    return msgspec.structs.replace(result, reason=f"{result.reason}; {sides.sentence}")
+        return result.concluded(Verdict.INCONCLUSIVE, sides.sentence)
+    return result.concluded(result.verdict, f"{result.reason}; {sides.sentence}")

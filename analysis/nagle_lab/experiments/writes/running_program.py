@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import TRACED_ONLY, Verdict
 from nagle_lab.diagnosis.result.writes import Writes, nothing_found
@@ -55,8 +53,7 @@ def of_traced(result: Result, before: Result | None = None) -> Result:
     if before and before.summary.stalled_exchanges:
         counts = f"{before.summary.stalled_exchanges} of {before.summary.exchanges}"
         why = f"{counts} did before strace was attached, which slowed what it recorded"
-    reason = f"{result.reason}; but {why}"
-    return msgspec.structs.replace(result, verdict=Verdict.INCONCLUSIVE, reason=reason)
+    return result.concluded(Verdict.INCONCLUSIVE, f"{result.reason}; but {why}")
 
 
 def writes_beside(
