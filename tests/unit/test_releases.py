@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software import releases
 from nagle_lab.experiments.software.releases import TriedRelease, code_of, flips, span
@@ -52,7 +53,7 @@ def tried(*verdicts: str) -> list[TriedRelease]:
         elif verdict == "absent":
             made.append(TriedRelease(str(number), None, "cannot be installed"))
         else:
-            result = results.get(verdict) or msgspec.structs.replace(results["CLEAN"], verdict=verdict)
+            result = results.get(verdict) or msgspec.structs.replace(results["CLEAN"], verdict=Verdict(verdict))
             made.append(TriedRelease(str(number), result))
     return made
 
