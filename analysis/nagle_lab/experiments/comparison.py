@@ -23,7 +23,6 @@ SCHEMA = "nagle-lab-compare/1"
 COUNTED, BUSY = 0.05, 0.3
 TIMES_FROM = 2.0  # ratios from here on are shown as "2.4×", smaller ones in percent
 _SAME, _ABOUT_THE_SAME = "the same", "about the same"
-_CONCLUSIVE = (Verdict.STALL, Verdict.CLEAN)  # only their figures are compared
 MANY = 4  # link types, MSS and ports that are listed one by one
 
 
@@ -184,7 +183,7 @@ def subject_of_run(run: Run) -> Subject:
     """A run as a subject: figures of its connections under test, in the capture nearest the held end."""
     capture = run.captures[run.best]
     figures = _no_figures()
-    if run.verdict in _CONCLUSIVE:
+    if run.verdict.is_conclusive:
         own = figures_of(run)
         exchange = None if capture.others.exchanges else capture.result.summary.exchange_ms
         figures |= {name: value for name, value in asdict(own).items() if name in figures}
@@ -205,7 +204,7 @@ def subject_of_run(run: Run) -> Subject:
 def subject_of_capture(result: Result) -> Subject:
     """A capture as a subject; its exchanges stand for requests."""
     figures = _no_figures()
-    if result.verdict in _CONCLUSIVE:
+    if result.verdict.is_conclusive:
         s, total = result.summary, totals_of(result.connections, result.stalls)
         figures |= _median_and_tail("wait", s.wait_ms) | _median_and_tail("exchange", s.exchange_ms)
         figures |= {

@@ -31,7 +31,8 @@ class SweepPoint:
     @property
     def verdict(self) -> Verdict | None:
         """STALL or CLEAN; None where the run is neither."""
-        return self.outcome.verdict if self.outcome.verdict in (Verdict.STALL, Verdict.CLEAN) else None
+        verdict = self.outcome.verdict
+        return verdict if verdict and verdict.is_conclusive else None
 
     @property
     def share(self) -> float:

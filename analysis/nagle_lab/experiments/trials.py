@@ -76,7 +76,7 @@ def _without_strace(run: Run) -> Untraced:
 
 def outcome_of(run: Run) -> TrialOutcome:
     """The part of a run's result that is kept where many are made."""
-    code, conclusive = run.exit_code(), run.verdict in (Verdict.STALL, Verdict.CLEAN)
+    code, conclusive = run.exit_code(), run.verdict.is_conclusive
     reason = "" if code is Exit.OK else run.reason if not conclusive else "; ".join(run.contradictions)
     return TrialOutcome(code, run.verdict, reason, run.folder.name, figures_of(run) if conclusive else None)
 

@@ -221,7 +221,7 @@ def _without_unsure(
         name: said for name, said in tested.items()
         if said[0] is not Verdict.INCONCLUSIVE or not captures[name].result.quality.unresolved
     }  # fmt: skip
-    return sure if any(verdict in (Verdict.STALL, Verdict.CLEAN) for verdict, _ in sure.values()) else tested
+    return sure if any(verdict.is_conclusive for verdict, _ in sure.values()) else tested
 
 
 def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:

@@ -29,8 +29,7 @@ def report(run: Run, as_json: bool, exports: Exports, expected: Verdict | None =
     else:
         show_run(run, packets.written or packets.typical, console(), contradictions)
     if code is not Exit.OK:
-        conclusive = run.verdict in (Verdict.STALL, Verdict.CLEAN)
-        why = "; ".join(contradictions) if conclusive else f"{run.verdict}: {run.reason}"
+        why = "; ".join(contradictions) if run.verdict.is_conclusive else f"{run.verdict}: {run.reason}"
         tell(f"{why}; captures in {shown_path(run.folder)}")
     exports.run(run, packets, code, contradictions)
     return code

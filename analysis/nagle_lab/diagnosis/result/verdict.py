@@ -35,6 +35,11 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"  # too little to say
     INVALID = "INVALID"  # no verdict can be based on it
 
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether it says that there is a stall, or that there is none."""
+        return self in (Verdict.STALL, Verdict.CLEAN)
+
 
 @dataclass(frozen=True)
 class Evidence:

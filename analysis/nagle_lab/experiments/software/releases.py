@@ -103,5 +103,5 @@ def flips(tried: Sequence[TriedRelease]) -> list[tuple[TriedRelease, TriedReleas
 
 def code_of(tried: Sequence[TriedRelease]) -> Exit:
     """OK where every release says something; UNUSABLE where none does; else INCONCLUSIVE."""
-    decided = [one.verdict in (Verdict.STALL, Verdict.CLEAN) for one in tried]
+    decided = [one.verdict is not None and one.verdict.is_conclusive for one in tried]
     return Exit.OK if all(decided) else Exit.INCONCLUSIVE if any(decided) else Exit.UNUSABLE

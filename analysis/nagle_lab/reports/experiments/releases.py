@@ -37,7 +37,7 @@ def _figures(release: TriedRelease) -> list[str]:
     if release.result is None or release.verdict is None:
         return [NONE, NONE, printable(release.problem)]
     s = release.result.summary
-    reason = "" if release.verdict in ("STALL", "CLEAN") else printable(release.result.reason)
+    reason = "" if release.verdict.is_conclusive else printable(release.result.reason)
     return [share(s.stalled_share), s.held_by or NONE, reason]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import Result, named
-from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
@@ -54,7 +53,7 @@ def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) 
     """A judged run, with the ladder of its typical stall; ``contradictions`` of what was expected."""
     m, load = run.manifest, run.witnesses.load
     outcome = f"{_SIGNS[run.verdict]} {run.verdict}"
-    if run.verdict in (Verdict.STALL, Verdict.CLEAN):
+    if run.verdict.is_conclusive:
         outcome = f"{'🔴' if contradictions else '🟢'} {run.verdict}, {'not ' if contradictions else ''}as expected"
     rows = [
         ("load", f"{load.command}: {load.complete} requests, {load.requests_per_s:,.0f} per second"),

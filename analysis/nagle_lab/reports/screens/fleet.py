@@ -9,7 +9,6 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.fleet.ask import Answer, ReadyQuestion
 from nagle_lab.fleet.judge import JudgedSeries
@@ -45,9 +44,10 @@ def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
             table.add_row(Text(printable(each.series)), *map(thousands, figures), seconds(each.lost_ms))
         screen.print(table)
         _more(len(stalled), screen)
-    decided = {Verdict.STALL, Verdict.CLEAN}
     others = [
-        f"{each.series}: {each.verdict or 'FAILED'}: {each.reason}" for each in judged if each.verdict not in decided
+        f"{each.series}: {each.verdict or 'FAILED'}: {each.reason}"
+        for each in judged
+        if each.verdict is None or not each.verdict.is_conclusive
     ]
     problems = [problem for each in judged for problem in each.problems]
     for heading, lines in (("Without a verdict", others), ("Files with a problem", problems)):
