@@ -25,6 +25,7 @@ from nagle_lab.diagnosis.observed.columns import (
     extended,
     highest,
     in_order,
+    is_full,
     pick,
     replaced,
     rows_where,
@@ -193,7 +194,7 @@ class Findings:
     ) -> None:  # fmt: skip
         side, wait = candidates["side"], pick(candidates["trigger_to_ack"], rows)
         full, trigger = involved.of_side("full_segment", side), candidates["trigger_bytes"]
-        self.behind_full += total(pick(_is_full(trigger, full), rows))
+        self.behind_full += total(pick(is_full(trigger, full), rows))
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["ack_to_release"], rows))
@@ -286,11 +287,6 @@ def _sum_up(involved: Involved, name: str, connections: Column, ns: Column) -> N
 def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
     """The same counts in the order of their names, whichever program had them first."""
     return Counter({name: counted[name] for name in names if counted[name]})
-
-
-def _is_full(length: Column, full: Column) -> Column:
-    """Whether a segment is a full one, or several that offload made one packet; never where that is not known."""
-    return (full > 0) & (length % select(full > 0, full, 1) == 0)
 
 
 def _is_unanswered(number: Column, open_number: Column, server_first: Column) -> Column:

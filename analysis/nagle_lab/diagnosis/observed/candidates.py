@@ -81,6 +81,14 @@ class Candidates:
         """Those for which the condition (n,) is true."""
         return self if are_all(condition) else self.picked(rows_where(condition))
 
+    def is_released_within(self, low: float, high: float) -> Column:
+        """Whether the data followed the ACK after ``low`` to ``high`` ns, both included (n,)."""
+        return (self.ack_to_release >= low) & (self.ack_to_release <= high)
+
+    def released_within(self, low: float, high: float) -> "Candidates":
+        """Those whose data did."""
+        return self.only(self.is_released_within(low, high))
+
     def among(self, column: Column, values: Column) -> "Candidates":
         """Those whose number in this column (n,) is one of the ``values``."""
         return self.only(among(column, values))

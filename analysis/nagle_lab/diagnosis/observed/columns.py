@@ -152,6 +152,14 @@ def select(condition: Column, this: Any, that: Any) -> Column:
     return Numbers(one if met else other for met, one, other in zip(condition, these, those, strict=True))
 
 
+def is_full(length: Column, full: Column) -> Column:
+    """Whether a segment is a full one, or several that offload made one packet; never where that is not known.
+
+    ``length`` is its payload and ``full`` that of a full segment of its sender, bytes; 0 not known.
+    """
+    return (full > 0) & (length % select(full > 0, full, 1) == 0)
+
+
 def lowest(column: Column) -> int:
     """The least number of a column that has any."""
     return int(column.min() if is_array(column) else min(column))

@@ -52,7 +52,7 @@ class Observed:
 
     Attributes
     ----------
-    own : the fastest reaction of its host at the capture point, ns; None where nothing tells
+    own_if_known : the fastest reaction of its host at the capture point, ns; None where nothing tells
     peer : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
     early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
     sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data; by
@@ -61,15 +61,20 @@ class Observed:
 
     program: Program
     setting: Setting
-    own: int | None
+    own_if_known: int | None
     peer: int
     early: Candidates
     sent_before: Counter[int] = field(default_factory=Counter)
 
     @property
+    def own(self) -> int:
+        """The fastest reaction of its host at the capture point, ns; 0 where nothing tells."""
+        return self.own_if_known or 0
+
+    @property
     def is_away(self) -> bool:
         """Whether the capture was taken away from the program's host."""
-        return self.own is None or self.own >= AWAY
+        return self.own_if_known is None or self.own_if_known >= AWAY
 
     @property
     def is_at_sender(self) -> bool:
@@ -121,7 +126,7 @@ def fastest(handshake: list[int], others: list[int]) -> int | None:
 def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     """What was observed of the program of these candidates."""
     own, peers = program.own, program.peers
-    peer = fastest(peers.handshake, [*peers.ack, *peers.data]) or min(peers.handshake, default=0)
+    peer = fastest(peers.handshake, peers.after_handshake) or min(peers.handshake, default=0)
     own_time = _own(own, c)
     if program.is_on_loopback and own_time is not None and peer:
         own_time = min(own_time, peer)  # both ends are one host: a slow answer to a SYN is no path
@@ -129,7 +134,7 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     return Observed(
         program,
         setting,
-        own=own_time,
+        own_if_known=own_time,
         peer=peer,
         early=early,
     )
@@ -140,15 +145,15 @@ def _own(own: Reactions, c: Candidates) -> int | None:
 
     What comes in less than a third of the time in which anything else did was under way before the ACK.
     """
-    by_itself = fastest(own.handshake, [*own.ack, *own.data])
+    by_itself = fastest(own.handshake, own.after_handshake)
     releases = [int(release) for release in c.ack_to_release[:MOST_LOOKED_AT]]
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
         by_itself = min(own.handshake)  # no SYN proxy: that end is near, and its program slow
     if by_itself is None:
-        return min([*releases, *own.ack, *own.data], default=None)
+        return min([*releases, *own.after_handshake], default=None)
     if by_itself >= NEAR and own.handshake:
         return by_itself
-    if by_itself >= AWAY and own.handshake and len(own.ack) + len(own.data) >= COMPARABLE:
+    if by_itself >= AWAY and own.handshake and len(own.after_handshake) >= COMPARABLE:
         releases = [release for release in releases if 3 * release >= by_itself]
     return min([by_itself, *releases])
 

@@ -13,6 +13,7 @@ from nagle_lab.diagnosis.observed.columns import (
     Columns,
     chunks,
     groups,
+    is_full,
     listed,
     pick,
     rows_where,
@@ -45,9 +46,19 @@ class Reactions:
     data_more: list[int] = field(default_factory=list)
 
     @property
+    def by_kernel(self) -> list[int]:
+        """Those that no program has a part in: in handshakes, and with pure ACKs."""
+        return [*self.handshake, *self.ack]
+
+    @property
+    def after_handshake(self) -> list[int]:
+        """Those with pure ACKs and with data."""
+        return [*self.ack, *self.data]
+
+    @property
     def fastest(self) -> int:
         """The fastest of its reactions, ns; 0 not known."""
-        return min([*self.handshake, *self.ack, *self.data], default=0)
+        return min([*self.handshake, *self.after_handshake], default=0)
 
     def put_in_order(self) -> None:
         """Sort them: percentiles are asked of them again and again, and sorting what is sorted is fast."""
@@ -271,7 +282,7 @@ def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -
 
 def _is_small_behind_full(trigger: Column, released: Column, full: Column, owed: Column) -> Column:
     """Whether it is less than a full segment, and behind one or several of these; not if it left with an ACK owed."""
-    return (full > 0) & (released < full) & (trigger % select(full > 0, full, 1) == 0) & (owed == 0)
+    return is_full(trigger, full) & (released < full) & (owed == 0)
 
 
 def _with_connections(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:

@@ -66,8 +66,8 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     if len(prompt) and (
-        follows_ack(_soon_enough(pure, observed.own or 0)) is False
-        or pauses_anyway(prompt, observed.early, observed.own or 0)
+        follows_ack(_soon_enough(pure, observed.own)) is False
+        or pauses_anyway(prompt, observed.early, observed.own)
         or _is_one_in_flight(prompt, observed)
         or _is_slower_than_answers(prompt, observed)
         or _is_sooner_than_anything(prompt, observed)
@@ -95,13 +95,13 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if not len(pure):
         return nothing
     if observed.sent_before.total() > SENT_ANYWAY_FAR * len(pure) + 0.5:
-        soonest, latest = around(observed.own or 0)
-        in_time = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
+        soonest, latest = around(observed.own)
+        in_time = pure.released_within(soonest, latest)
         unsure = _held_elsewhere(pure, observed) | may_be_while_on(in_time, observed)
         judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
         judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
         return nothing
-    answers = sorted([*observed.program.own.ack, *observed.program.own.data])
+    answers = sorted(observed.program.own.after_handshake)
     base = _round_trip(pure, observed, answers)
     if base is None:
         judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
@@ -118,10 +118,10 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if (is_paced(soon_enough) and not _are_merged(pure, observed)) or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
-    prompt = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= latest))
+    prompt = pure.released_within(soonest, latest)
     by_chance = any(is_chance(len(prompt), pure.ack_to_release, latest, latest - base, span) for span in CHANCE_SPANS)
     if by_chance or (len(prompt) < REPEATED and not _is_a_listing(pure, observed)):
-        close = pure.only((pure.ack_to_release >= soonest) & (pure.ack_to_release <= 2 * latest))
+        close = pure.released_within(soonest, 2 * latest)
         if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
             close = nothing
         judged.leave_open(close, Obstacle.PATH_VARIES)
@@ -145,11 +145,10 @@ def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
     By no more than its reactions vary.
     """
     own = observed.program.own
-    by_kernel = [*own.handshake, *own.ack]
-    if observed.sent_before or not by_kernel or not follows_ack(soon_enough):
+    if observed.sent_before or not own.by_kernel or not follows_ack(soon_enough):
         return False
-    sooner = min(by_kernel) - percentile(soon_enough.ack_to_release, 5)
-    return sooner <= VARIES * middle_half([*by_kernel, *own.data])
+    sooner = min(own.by_kernel) - percentile(soon_enough.ack_to_release, 5)
+    return sooner <= VARIES * middle_half([*own.by_kernel, *own.data])
 
 
 def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
@@ -161,7 +160,7 @@ def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
     if len(others) == len(pure):
         return pure.picked([])
     seem_held = held_away(others, replace(observed, sent_before=Counter()), Judged())
-    soonest, latest = around(observed.own or 0)
+    soonest, latest = around(observed.own)
     are_in_time = all(soonest <= release <= latest for release in seem_held.ack_to_release)
     return seem_held if len(seem_held) >= REPEATED and are_in_time else pure.picked([])
 
@@ -254,13 +253,13 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
 
     Not where they vary by more than they are sooner, and follow the ACK: then it is the path that varies.
     """
-    own, reactions = observed.own or 0, observed.program.own
+    own, reactions = observed.own, observed.program.own
     releases = prompt.ack_to_release
-    soonest = min([*reactions.handshake, *reactions.ack], default=own)
+    soonest = min(reactions.by_kernel, default=own)
     if soonest - percentile(releases, 50) < middle_half(releases) and follows_ack(prompt):
         return False
     sooner = (prompt.ack_to_release < own) & (prompt.echo != Echo.AFTER)
-    enough = len(reactions.handshake) + len(reactions.ack) + len(reactions.data) >= CONCLUSIVE
+    enough = len(reactions.by_kernel) + len(reactions.data) >= CONCLUSIVE
     return enough and len(prompt) >= COMPARABLE and 2 * total(sooner) > len(prompt)
 
 
@@ -271,8 +270,8 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     as much as the shortest timers, slower ACKs may have been delayed: there releases are compared that are no slower.
     """
     own = observed.program.own
-    latest = (observed.own or 0) + LATE_FAR
-    quick = [ns for ns in [*own.handshake, *own.ack] if ns < latest]
+    latest = observed.own + LATE_FAR
+    quick = [ns for ns in own.by_kernel if ns < latest]
     if len(prompt) < CONCLUSIVE or len(quick) < CONCLUSIVE:
         return False
     by_size = _without_their_length(prompt, observed)
@@ -290,7 +289,7 @@ def _without_their_length(c: Candidates, observed: Observed) -> Column:
     How much later than ACKs its fastest answers come shows how slow it is at most: such an answer is a trigger.
     """
     own, least = observed.program.own, lowest(c.trigger_bytes)
-    quick, answers = [*own.handshake, *own.ack], own.data
+    quick, answers = own.by_kernel, own.data
     if len(answers) < CONCLUSIVE or not quick:
         return c.ack_to_release - c.released_bytes * SLOW_LINK
     longer = max(percentile(answers, 5) - percentile(quick, 5), 0) + observed.setting.resolution
@@ -299,8 +298,8 @@ def _without_their_length(c: Candidates, observed: Observed) -> Column:
 
 def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool:
     """Whether all came later than that end's kernel answers, and most sooner than its program does."""
-    own, base = observed.program.own, observed.own or 0
-    quick = [ns for ns in [*own.handshake, *own.ack] if ns < base + LATE_FAR]
+    own, base = observed.program.own, observed.own
+    quick = [ns for ns in own.by_kernel if ns < base + LATE_FAR]
     if not quick or len(own.data) < CONCLUSIVE or percentile(prompt.ack_to_release, 50) >= percentile(own.data, 5):
         return False
     by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
@@ -330,7 +329,7 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
     Where nothing else tells, releases do, if they are alike while the waits are not. A release that echoes the late
     ACK was sent after its arrival, so the round trip is no longer than the shortest time to one of these.
     """
-    base = observed.own
+    base = observed.own_if_known
     if base is None:
         low = percentile(pure.ack_to_release, 10)
         spread = percentile(pure.trigger_to_ack, 90) - percentile(pure.trigger_to_ack, 10)
@@ -345,7 +344,7 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
 
 def _both_speak(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, three times or more: long after all was acknowledged, with nothing received."""
-    by_itself = total(observed.early.ack_to_release - (observed.own or 0) >= LATER)
+    by_itself = total(observed.early.ack_to_release - observed.own >= LATER)
     return by_itself >= REPEATED and times_peer_spoke(pure) >= REPEATED
 
 
@@ -358,7 +357,7 @@ def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     latest: float = base + slack(base)
     if len(answers) >= ANSWERS:
         latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
-        within = total((pure.ack_to_release >= base - slack(base)) & (pure.ack_to_release <= latest))
+        within = total(pure.is_released_within(base - slack(base), latest))
         if within > ONE_BEHAVIOUR * len(pure):
             latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
     return latest

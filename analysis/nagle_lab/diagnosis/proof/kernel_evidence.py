@@ -80,7 +80,7 @@ def _without_corking_connections(waiting: Candidates, observed: Observed) -> Can
 
     TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
     """
-    latest = PAUSE + (observed.own or 0 if observed.is_away else 0)
+    latest = PAUSE + (observed.own if observed.is_away else 0)
     connections, releases = waiting.connection, waiting.ack_to_release
     prompt = [
         group

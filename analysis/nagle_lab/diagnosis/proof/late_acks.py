@@ -91,7 +91,7 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> tuple[Can
     And those of the rest whose ACK was surely sent late by these. They tell only where data behind early ACKs shows
     that the timestamp clocks of both ends keep step.
     """
-    own, margin = observed.own or 0, late_margin(observed.peer)
+    own, margin = observed.own, late_margin(observed.peer)
     early = c.only((c.late_by(observed.peer) < margin) & (c.tsval_delay >= 0))
     soon = early.only(early.ack_to_release - own < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:

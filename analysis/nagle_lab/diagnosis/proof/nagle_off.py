@@ -8,7 +8,7 @@ from collections import Counter
 from math import exp, lgamma
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, distinct, groups, in_order, pick, rows_where, select, total
+from nagle_lab.diagnosis.observed.columns import Column, distinct, groups, in_order, is_full, pick, rows_where, total
 from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -184,8 +184,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
 
 def without_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
-    is_behind = (late.full > 0) & (late.trigger_bytes % select(late.full > 0, late.full, 1) == 0)
-    behind, times = late.only(is_behind), observed.program.not_held_behind_full
+    behind, times = late.only(is_full(late.trigger_bytes, late.full)), observed.program.not_held_behind_full
     held = Counter(map(int, behind.connection)) if times else Counter()
     off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
     unlikely = behind.among(behind.connection, off)

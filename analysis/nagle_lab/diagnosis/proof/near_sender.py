@@ -192,7 +192,7 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
     if len(early) < REPEATED:
         return False
     is_as_long = percentile(prompt.trigger_to_release, 50) <= AS_LONG * percentile(early.trigger_to_release, 50)
-    return is_as_long and pauses_anyway(prompt, early, observed.own or 0)
+    return is_as_long and pauses_anyway(prompt, early, observed.own)
 
 
 def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
@@ -324,7 +324,7 @@ def _held_among_others(
         judged.reject(len(rest) - len(while_on), Rejected.NAGLE_OFF)
     elif observed.setting.resolution > COARSE and middle <= limit + observed.setting.resolution:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
-    elif pauses_anyway(near, observed.early, observed.own or 0):
+    elif pauses_anyway(near, observed.early, observed.own):
         unsure = _not_seen_to_pause(rest, observed, limit)
         judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
         judged.reject(len(rest) - len(unsure), Rejected.NAGLE_OFF)

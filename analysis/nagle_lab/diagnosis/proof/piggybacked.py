@@ -75,7 +75,7 @@ def _leave_open_by_coarse_clock(
     piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged
 ) -> None:
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
-    low, high = around(observed.own or 0) if observed.is_away else (0.0, PAUSE)
+    low, high = around(observed.own) if observed.is_away else (0.0, PAUSE)
     low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
     if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
@@ -150,10 +150,10 @@ def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bo
 
 
 def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
-    low, high = around(observed.own or 0)
+    low, high = around(observed.own)
     if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))
-    prompt = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release <= high))
+    prompt = piggybacked.released_within(low, high)
     if is_paced(piggybacked):
         return
     if 2 * len(prompt) <= len(piggybacked):
@@ -175,10 +175,10 @@ def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: O
     """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
     if len(held) or not _early_acks_release(observed):
         return
-    low, high = around(observed.own or 0)
+    low, high = around(observed.own)
     acks = [ns for ns in observed.program.own.ack if ns < high + LATE_FAR / 2]
     high = max(high, percentile(acks, 90)) if acks else high
-    prompt = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release <= high))
+    prompt = piggybacked.released_within(low, high)
     if 2 * len(prompt) > len(piggybacked):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
@@ -252,11 +252,11 @@ def _ever_released_early(observed: Observed) -> bool:
 def _early_acks_release(observed: Observed) -> bool:
     """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on there."""
     if observed.is_away:
-        low, high = around(observed.own or 0)
+        low, high = around(observed.own)
     else:
         answers = nearby(observed.program.own.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
-    prompt = total((observed.early.ack_to_release >= low) & (observed.early.ack_to_release <= high))
+    prompt = total(observed.early.is_released_within(low, high))
     return prompt >= REPEATED and _times_not_held(observed) <= HARDLY_ANY * prompt
 
 
@@ -266,7 +266,7 @@ def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) 
     Answers of two sizes in turn keep to such a rate, too; but an end that answers everything never lets its ACK timer
     fire, so this asks for some pure ACKs of its own that came late.
     """
-    own = observed.own or 0
+    own = observed.own
     unanswered = sum(ack - own >= LATE_FAR for ack in observed.program.own.ack)
     if len(merged) < max(SOME_OF * len(prompt), CONCLUSIVE) or unanswered < REPEATED:
         return False
@@ -304,7 +304,7 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 
 def _speaks_between(observed: Observed) -> bool:
     """Whether some data of the program came long after what it received last: then not all of it is answers."""
-    return sum(data - (observed.own or 0) > PAUSE for data in observed.program.own.data) >= REPEATED
+    return sum(data - observed.own > PAUSE for data in observed.program.own.data) >= REPEATED
 
 
 def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
@@ -371,7 +371,7 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
 
     Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
     """
-    own, largest = observed.own or 0, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
+    own, largest = observed.own, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
     return c.only((c.pure > 0) & (c.ack_to_release - own >= LATER) & (c.released_bytes <= largest))
 
 

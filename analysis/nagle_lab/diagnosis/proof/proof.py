@@ -155,9 +155,9 @@ def _without_unread(late: Candidates, judged: Judged) -> Candidates:
 
 def _find_round_trips(observed: Observed, judged: Judged) -> None:
     """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
-    early, base = observed.early, observed.own if observed.is_away and observed.own else 0
-    soonest, latest = around(base)
-    prompt = rows_where((early.ack_to_release >= soonest) & (early.ack_to_release <= latest))
+    early = observed.early
+    soonest, latest = around(observed.own if observed.is_away else 0)
+    prompt = rows_where(early.is_released_within(soonest, latest))
     if len(early) >= CONCLUSIVE and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
         judged.round_trips.append(pick(early.row, prompt))
 
@@ -265,16 +265,16 @@ def _judge_without_ack(
 
 def _is_blind(pure: Candidates, observed: Observed) -> bool:
     """Whether the steps of the capture's clock are too large to measure the time from ACK to release."""
-    resolution, own = observed.setting.resolution, observed.own
+    resolution = observed.setting.resolution
     if observed.is_away:
-        return resolution > BLIND and not (own is not None and resolution <= own / 8)
+        return resolution > BLIND and resolution > observed.own / 8
     return resolution > BLIND or (resolution > COARSE and len(pure) < MEAN_OF)
 
 
 def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
     delays = pure.only(pure.tsval_delay >= 0).tsval_delay
-    limit = (observed.own or 0) + 2 * observed.setting.resolution + MS
+    limit = observed.own + 2 * observed.setting.resolution + MS
     soon = pure.only(pure.ack_to_release <= limit)
     if len(delays) >= COMPARABLE and len(delays) > len(pure) / 2:
         at_once = pure.only((pure.tsval_delay >= 0) & (pure.tsval_delay < 2))
