@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.guard.recording import record_running
+from nagle_lab.guard.recording.target import Target
 from support.guarded import GUARD
 from support.namespaces import is_recorded, sent
 from support.rights import mount_refused
@@ -179,4 +180,4 @@ def test_a_recorder_that_a_signal_ended_before_it_began_was_interrupted(tmp_path
     """Ctrl-C at once: the recorder takes no SIGTERM yet."""
     monkeypatch.setattr(record_running, "program", lambda *_: ["sh", "-c", "kill -TERM $$"])
     with pytest.raises(KeyboardInterrupt):
-        record_running.record_running(tmp_path, interface="lo")
+        record_running.record_running(tmp_path, Target(interface="lo"))

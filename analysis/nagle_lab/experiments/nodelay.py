@@ -12,6 +12,7 @@ from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
 from nagle_lab.experiments.software.guarded import Selection, judge_recording, recording_gap
 from nagle_lab.guard.recording.record_running import record_running
+from nagle_lab.guard.recording.target import Target
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, without
@@ -74,7 +75,7 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
     folder.mkdir()
     at_first = sockets(program)
     ports = [] if program.port is None else [program.port]
-    guarded = record_running(folder, pid=living(program)[0], ports=ports, seconds=seconds)
+    guarded = record_running(folder, Target(pid=living(program)[0], ports=ports), seconds=seconds)
     if guarded.outcome.took_s < ENDED_EARLY * seconds:
         raise KeyboardInterrupt
     those = selection([*at_first, *sockets(program)])

@@ -16,12 +16,13 @@ from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.evidence.software import NodelaySetting, setting_by_name
+from nagle_lab.guard.recording.target import Target
 from nagle_lab.live.watch.live_findings import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.pods import pod_stream
 from nagle_lab.live.watch.program_names import ProgramNames
-from nagle_lab.live.watch.recording import Recording, Target
+from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.view import View
 from nagle_lab.live.watch.watching import Spectator, Watcher
 from nagle_lab.reports.screens.terminal import console, show_capture

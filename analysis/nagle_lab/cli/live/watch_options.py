@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.errors import NagleLabError
-from nagle_lab.live.watch.recording import Target
+from nagle_lab.guard.recording.target import Target
 
 
 @dataclass(frozen=True)

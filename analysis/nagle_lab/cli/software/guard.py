@@ -69,9 +69,7 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
     until = f"for {asked.seconds:g} s" if asked.seconds else "until Ctrl-C"
     until += f", the first {untraced_s(asked.seconds):g} s without strace" if asked.trace else ""
     tell(f"recording {name} {value} {until}")
-    ports = sorted(selection.ports) if asked.interface else []
-    what: Any = asked.attached
-    guarded = record_running(folder, ports=ports, seconds=asked.seconds, trace=asked.trace, **what)
+    guarded = record_running(folder, asked.target, seconds=asked.seconds, trace=asked.trace)
     run = JudgedCommand(
         guarded, judge_recording(guarded.capture, recording_gap(guarded.outcome), selection), selection
     )

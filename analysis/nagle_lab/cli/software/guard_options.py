@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nagle_lab.cli.shared.values import LONGEST_S
 from nagle_lab.errors import NagleLabError
+from nagle_lab.guard.recording.target import Target
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,14 @@ class GuardOptions:
     interface: str | None = None
 
     @property
+    def target(self) -> Target:
+        """What is recorded where there is no command: of an interface only the ports asked for."""
+        ports = sorted(set(self.ports)) if self.interface else []
+        return Target(self.pid, self.container or "", self.service or "", self.interface or "", ports)
+
+    @property
     def attached(self) -> Mapping[str, int | str]:
-        """What is recorded where there is no command: the option's name, and what it says."""
+        """The same as the options say it: the option's name, and its value."""
         named = {
             "pid": self.pid,
             "container": self.container,

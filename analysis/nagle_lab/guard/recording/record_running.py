@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,42 +15,33 @@ from nagle_lab.guard.recording.inside_running import REQUEST, Request
 from nagle_lab.guard.recording.job import OUTCOME, Outcome
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
+from nagle_lab.guard.recording.target import Target
 from nagle_lab.host import children
 from nagle_lab.host.privileges import may_join_namespaces
 
 
-def record_running(
-    folder: Path,
-    *,
-    pid: int | None = None,
-    container: str = "",
-    service: str = "",
-    interface: str = "",
-    ports: Sequence[int] = (),
-    seconds: float | None = None,
-    trace: bool = False,
-) -> Guarded:
+def record_running(folder: Path, target: Target, *, seconds: float | None = None, trace: bool = False) -> Guarded:
     """Record to an existing, empty ``folder`` for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
 
-    One of ``pid``, ``container``, ``service`` and ``interface`` says what. With ``trace`` strace attaches to it
-    meanwhile; not to an interface. Raises NagleLabError where it is not there, or may not be recorded.
+    With ``trace`` strace attaches to the target meanwhile; not to an interface. Raises NagleLabError where it is not
+    there, or may not be recorded.
     """
-    what = f"service {service}" if service else _what(pid, container, interface)
-    if service:
-        container = container_of_service(service)
+    container = target.container
+    if target.service:
+        container = container_of_service(target.service)
     elif container:
         docker("inspect", "--type=container", "--format={{.Id}}", container)
-    request = Request(pid, interface, list(ports), seconds, os.geteuid(), os.getegid(), trace)
+    request = Request(target.pid, target.interface, target.ports, seconds, os.geteuid(), os.getegid(), trace)
     (folder / REQUEST).write_bytes(msgspec.json.encode(request))
-    way = way_to(pid, container, trace=trace)
+    way = way_to(target.pid, container, trace=trace)
     outcome = _run(way, folder)
     (folder / REQUEST).unlink(missing_ok=True)
     (folder / inside_running.READY).unlink(missing_ok=True)
     if outcome.not_traced:
         raise NagleLabError(outcome.not_traced)
     if outcome.problem and outcome.status is None:
-        raise NagleLabError(f"{what} cannot be recorded ({outcome.problem}){_todo(way)}")
-    return Guarded(folder, way.name, outcome, what)
+        raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){_todo(way)}")
+    return Guarded(folder, way.name, outcome, str(target))
 
 
 def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
@@ -87,12 +77,6 @@ def _run(way: Way, folder: Path) -> Outcome:
         if ended.status == 128 + signal.SIGTERM:  # ours, after a signal, before it had begun
             raise KeyboardInterrupt from None
         return Outcome(problem=f"{way.name} ended with {ended.status}")
-
-
-def _what(pid: int | None, container: str, interface: str) -> str:
-    return (
-        f"container {container}" if container else f"process {pid}" if pid is not None else f"interface {interface}"
-    )
 
 
 def _todo(way: Way) -> str:

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -17,26 +16,11 @@ from nagle_lab.guard.recording.inside_running import Request
 from nagle_lab.guard.recording.inside_stream import GONE, NEEDS
 from nagle_lab.guard.recording.launchers import program
 from nagle_lab.guard.recording.record_running import container_of_service, docker, way_to
+from nagle_lab.guard.recording.target import Target
 
 AGAIN_S = 2.0  # between two looks for what has gone
 END_S = 5.0  # that a recorder has to end
 _PIPE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Target:
-    """One of these, or none: all interfaces of this network namespace."""
-
-    pid: int | None = None
-    container: str = ""
-    service: str = ""  # of Docker Compose
-    interface: str = ""
-    ports: list[int] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        named = {"process": self.pid, "container": self.container, "service": self.service}
-        what = next((f"{kind} {name}" for kind, name in named.items() if name), "")
-        return what or (f"interface {self.interface}" if self.interface else "all interfaces")
 
 
 class Recording:
