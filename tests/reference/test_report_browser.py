@@ -8,8 +8,9 @@ import pytest
 
 from nagle_lab.experiments.comparison import compare
 from nagle_lab.experiments.opened import opened
-from nagle_lab.reports.html import report_page, shown_at
 from nagle_lab.reports.html.overview import comparison_page
+from nagle_lab.reports.html.report import report_page
+from nagle_lab.reports.html.shown import shown_at
 from support import hostile
 from support.browser import Page, chromium
 

@@ -48,11 +48,17 @@ def test_a_report_of_a_capture_imports_no_lab(tmp_path):
     assert "nagle_lab.lab" not in found
 
 
+def test_the_overview_of_a_fleet_imports_no_matplotlib():
+    program = "import sys, nagle_lab.cli.captures.fleet; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_a_report_without_matplotlib_says_so_and_has_the_rest():
     """As in a browser, which has no NumPy, either."""
     program = (
         "import sys\nsys.modules.update(dict.fromkeys(('matplotlib', 'numpy')))\n"
-        "from pathlib import Path\nfrom nagle_lab.reports.html import report_page, shown_at\n"
+        "from pathlib import Path\nfrom nagle_lab.reports.html.report import report_page\n"
+        "from nagle_lab.reports.html.shown import shown_at\n"
         f"print(report_page([shown_at(Path({str(STALLED)!r}))]))"
     )
     page = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -28,7 +28,7 @@ def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
 
 
 def _page(comparison: Comparison, sources: Sequence[Run | Result], paths: Sequence[Path]) -> str:
-    from nagle_lab.reports.html import shown_of  # noqa: PLC0415  (plots take time to import)
-    from nagle_lab.reports.html.overview import comparison_page  # noqa: PLC0415
+    from nagle_lab.reports.html.overview import comparison_page  # noqa: PLC0415  (plots take time to import)
+    from nagle_lab.reports.html.shown import shown_of  # noqa: PLC0415
 
     return comparison_page(comparison, [shown_of(*each) for each in zip(sources, paths, strict=True)])

@@ -19,6 +19,7 @@ from nagle_lab.fleet.schedule import has_begun, run
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.stretch import StretchDone
 from nagle_lab.fleet.workers import workers_of
+from nagle_lab.reports.html.fleet import fleet_page
 from nagle_lab.reports.screens.fleet import (
     answer_json,
     show_answer,
@@ -74,13 +75,15 @@ def _code(judged: JudgedSeries, expected: Verdict | None) -> Exit:
 
 def page(folder: Folder) -> None:
     """Write the overview page into the store, and tell what to type next."""
-    from nagle_lab.reports.html.fleet import fleet_page  # noqa: PLC0415 - Matplotlib takes a second
-
-    title = folder.path.rpartition("/")[2]
-    folder.write(PAGE, fleet_page(overview(Store(folder)), title).encode("utf-8", "backslashreplace"))
+    folder.write(PAGE, _page(Store(folder), folder).encode("utf-8", "backslashreplace"))
     screen = console()
     screen.print(f"overview: {folder.url.rstrip('/')}/{PAGE}", soft_wrap=True)
     screen.print(f"questions: nagle-lab fleet ask worst-services --out {folder.url}", soft_wrap=True)
+
+
+def _page(store: Store, folder: Folder) -> str:
+    """The overview of the results in that folder, as HTML."""
+    return fleet_page(overview(store), folder.path.rpartition("/")[2])
 
 
 def ask(question: str | None, out: str | None, as_json: bool, html: Path | None) -> Exit:
@@ -95,11 +98,10 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
     sql = sql_of(question) if question else None
     if not out:
         raise NagleLabError("which results? Add --out DIR, the folder or URL that nagle-lab fleet wrote to")
-    store = Store(Folder(out))
+    folder = Folder(out)
+    store = Store(folder)
     if html:
-        from nagle_lab.reports.html.fleet import fleet_page  # noqa: PLC0415
-
-        write_export(html, fleet_page(overview(store), Folder(out).path.rpartition("/")[2]))
+        write_export(html, _page(store, folder))
     if sql:
         answer = store.ask(sql)
         if as_json:

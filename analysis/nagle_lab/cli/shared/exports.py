@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nagle_lab.evidence.examples import Examples
     from nagle_lab.reports.files.junit import Case, Suite
     from nagle_lab.reports.files.tabular import TableFiles
-    from nagle_lab.reports.html import Shown
+    from nagle_lab.reports.html.shown import Shown
     from nagle_lab.runs.run import Run
 
 # ruff: noqa: PLC0415  (imports inside methods: a diagnosis that exports nothing must not wait for them)
@@ -93,7 +93,7 @@ class Exports:
         return junit([*self._suites, *([Suite("captures", self._cases, started)] if self._cases else [])])
 
     def _html(self) -> str:
-        from nagle_lab.reports.html import report_page
+        from nagle_lab.reports.html.report import report_page
 
         return report_page(self._shown, self._unusable)
 
@@ -123,7 +123,7 @@ class Exports:
                 page_of_capture(result, packets.written or packets.typical, against, writes, slow=self._slow)
             )
         if "html" in self.files:
-            from nagle_lab.reports.html import shown_capture
+            from nagle_lab.reports.html.shown import shown_capture
             from nagle_lab.reports.html.source import sources_of
             from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
@@ -143,7 +143,7 @@ class Exports:
 
             self._pages.append(page_of_run(run, packets.written or packets.typical, contradictions))
         if "html" in self.files:
-            from nagle_lab.reports.html import shown_run
+            from nagle_lab.reports.html.shown import shown_run
 
             self._shown.append(shown_run(run, packets))
         for tables in self._tables:
