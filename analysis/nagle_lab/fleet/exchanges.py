@@ -1,5 +1,8 @@
 """How long exchanges took, counted by connection, hour and length: what is kept of each exchange's row."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,19 +14,26 @@ _HOURS, _BINS = 21, 8  # bits of them in a key; the connection has the others
 _EDGES = np.array(EDGES, np.int64)  # µs
 Counts = npt.NDArray[np.int64]
 """Rows of a key, how many exchanges have it, and how long they took together, ns: (n, 3)."""
+Rows = Any
+"""Packed rows of a layout (tcp/layout.py) as a structured array: (n,)."""
+
+
+def rows_of(table: Table) -> Iterator[Rows]:
+    """The rows of a table of the engine, one chunk after the other."""
+    for packed in table.chunks():
+        yield np.frombuffer(packed, table.layout.dtype)
 
 
 def counted(exchanges: Table) -> Counts:
     """The answered ones of these rows (``exchange`` in tcp/engine.h), by connection, hour of request, length."""
     found = np.empty((0, 3), np.int64)
-    for begin, end in exchanges.chunks():
-        rows = np.frombuffer(exchanges.read(begin, end), exchanges.layout.dtype)
-        rows = rows[rows["total"] >= 0]
-        steps = np.rint(rows["total"] / 1_000).astype(np.int64)  # as Durations rounds
-        hour = np.clip(rows["asked"] // HOUR_NS, 0, (1 << _HOURS) - 1)
+    for rows in rows_of(exchanges):
+        answered = rows[rows["total"] >= 0]
+        steps = np.rint(answered["total"] / 1_000).astype(np.int64)  # as Durations rounds
+        hour = np.clip(answered["asked"] // HOUR_NS, 0, (1 << _HOURS) - 1)
         length = np.searchsorted(_EDGES, steps, "right") - 1
-        key = (rows["connection"].astype(np.int64) << _HOURS | hour) << _BINS | length
-        found = summed(np.concatenate([found, np.stack([key, np.ones_like(key), rows["total"]], 1)]))
+        key = (answered["connection"].astype(np.int64) << _HOURS | hour) << _BINS | length
+        found = summed(np.concatenate([found, np.stack([key, np.ones_like(key), answered["total"]], 1)]))
     return found
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import numpy as np
 
 from nagle_lab.diagnosis.result.json_text import json_text
-from nagle_lab.fleet.exchanges import HOUR_NS, Counts, by_server, edges_ms, parts, summed
+from nagle_lab.fleet.exchanges import HOUR_NS, Counts, Rows, by_server, edges_ms, parts, rows_of, summed
 from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 from nagle_lab.fleet.series import Series
@@ -23,8 +23,6 @@ from nagle_lab.fleet.whole import SeriesResult
 from nagle_lab.packet.segment import Kernel, address_text
 from nagle_lab.tcp.tables import Table
 
-Rows = Any
-"""Packed rows of a layout as a NumPy structured array."""
 _DAY_NS = 24 * HOUR_NS
 _KERNELS = {Kernel.UNKNOWN: None, Kernel.LINUX: "Linux", Kernel.WINDOWS: "Windows", Kernel.BSD: "BSD"}
 
@@ -35,12 +33,10 @@ def store(series: Series, stretches: Sequence[Stretch], found: SeriesResult, pro
         out.remove(f"{name}/{partition(series.name)}")
     connections = found.findings.connections
     with Writer("stalls", series, out) as stalls:
-        for begin, end in found.findings.stalls.chunks():
-            rows = np.frombuffer(found.findings.stalls.read(begin, end), found.findings.stalls.layout.dtype)
+        for rows in rows_of(found.findings.stalls):
             stalls.add(rows["at"] // _DAY_NS, _stalls(rows, _of(connections, rows["connection"]), found.reads))
     with Writer("connections", series, out) as written:
-        for begin, end in connections.chunks():
-            rows = np.frombuffer(connections.read(begin, end), connections.layout.dtype)
+        for rows in rows_of(connections):
             written.add(rows["first_ts"] // _DAY_NS, _connections(rows))
     with Writer("exchanges", series, out) as written:
         columns, hours = _exchanges(connections, [found.closing, *_counts(stretches, out)])
@@ -198,11 +194,13 @@ def _servers(connections: Table) -> tuple[Any, list[tuple[str, int]]]:
     """Of each connection the number of its server (-1: it is left out), and these servers."""
     numbers: dict[tuple[str, int], int] = {}
     of = np.empty(len(connections), np.int32)
-    for begin, end in connections.chunks():
-        rows = np.frombuffer(connections.read(begin, end), connections.layout.dtype)
+    begin = 0
+    for rows in rows_of(connections):
         ends = zip(*_end(rows, 1 - rows["client"]), strict=True)
-        of[begin:end] = [numbers.setdefault((ip, int(port)), len(numbers)) for ip, port in ends]
-        of[begin:end][rows["left_out"] > 0] = -1
+        servers = np.array([numbers.setdefault((ip, int(port)), len(numbers)) for ip, port in ends], np.int32)
+        servers[rows["left_out"] > 0] = -1
+        of[begin : begin + len(rows)] = servers
+        begin += len(rows)
     return of, list(numbers)
 
 

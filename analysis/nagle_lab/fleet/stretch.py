@@ -203,8 +203,8 @@ def _write(file: IO[bytes], engine: Engine, exchanges: Counts, reads: Sequence[F
 
     for which, name in enumerate(EVENTS):
         table = getattr(engine.tables, name)
-        for begin, end in table.chunks():
-            frame(which, table.read(begin, end))
+        for packed in table.chunks():
+            frame(which, packed)
     frame(EXCHANGES, exchanges.tobytes())
     frame(FILES, msgspec.msgpack.encode(reads))
 

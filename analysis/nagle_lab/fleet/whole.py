@@ -50,8 +50,8 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> SeriesResult:
         engine.finish()
         for name in EVENTS:
             table = getattr(engine.tables, name)
-            for begin, end in table.chunks():
-                _add(tables, name, table.read(begin, end))
+            for packed in table.chunks():
+                _add(tables, name, packed)
         closing = counted(engine.tables.exchange)
         known.end(engine.clock)
         totals = engine.totals()

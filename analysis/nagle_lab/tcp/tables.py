@@ -113,18 +113,18 @@ class Table:
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every row as a tuple: its values in the order of the layout."""
-        for begin, end in self.chunks():
-            yield from self.layout.struct.iter_unpack(self.read(begin, end))
+        for packed in self.chunks():
+            yield from self.layout.struct.iter_unpack(packed)
 
     def row(self, number: int) -> tuple[Any, ...]:
         """One row as a tuple: its values in the order of the layout."""
         return self.layout.struct.unpack(self.read(number, number + 1))
 
-    def chunks(self) -> Iterator[tuple[int, int]]:
-        """``(begin, end)`` of one chunk of rows after the other: CHUNK rows, or CHUNK_BYTES, at most."""
+    def chunks(self) -> Iterator[bytes]:
+        """The packed rows, one chunk after the other: CHUNK rows, or CHUNK_BYTES, at most."""
         rows = max(min(CHUNK, CHUNK_BYTES // self._row_bytes), 1)
         for begin in range(0, self._count, rows):
-            yield begin, min(begin + rows, self._count)
+            yield self.read(begin, min(begin + rows, self._count))
 
     def view(self, first: int, last: int) -> memoryview:
         """The packed rows from ``first`` to ``last``, to look into at random and to change in place.

@@ -88,8 +88,7 @@ class Columns:
 
 def chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
     """The rows of a table, some at a time: as columns, and packed."""
-    for begin, end in table.chunks():
-        packed = table.read(begin, end)
+    for packed in table.chunks():
         yield Columns(table.layout, packed), packed
 
 

@@ -146,8 +146,7 @@ class Programs(dict[int, Program]):
         for program in self.values():
             program.own.put_in_order()
             program.peers.put_in_order()
-        for begin, end in tables.connection.chunks():
-            rows = Columns(tables.connection.layout, tables.connection.read(begin, end))
+        for rows, _ in chunks(tables.connection):
             self._add_not_held(rows)
             self._add_stale_echoes(rows)
         self._look_for_ends()
