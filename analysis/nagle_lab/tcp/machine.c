@@ -97,8 +97,8 @@ static int close_connection(machine *m, flow *f)
 {
     const half *one = &f->halves[0], *two = &f->halves[1];
     int32_t number = f->exchange;
-    int is_full = end_exchange(m, f), client = client_of(f);
-    if (is_full < 0)
+    int is_complete = end_exchange(m, f), client = client_of(f);
+    if (is_complete < 0)
         return -1;
     connection row = {
         .number = f->number, .first_frame = f->first_frame, .first_ts = f->first_ts, .last_ts = f->last_ts,
@@ -115,7 +115,7 @@ static int close_connection(machine *m, flow *f)
         .full_waits = {one->full_waits, two->full_waits}, .beside_unacked = {one->beside_unacked, two->beside_unacked},
         .full_segment = {full_size_of(one), full_size_of(two)},
         .least_full_segment = f->least_full_segment,
-        .exchanges = f->exchanges, .repeat_exchanges = f->repeat_exchanges, .open_exchange = is_full ? -1 : number,
+        .exchanges = f->exchanges, .repeat_exchanges = f->repeat_exchanges, .open_exchange = is_complete ? -1 : number,
         .first_stalled = -1, .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .server_first = f->server_first, .kernel = {one->kernel, two->kernel},

@@ -515,7 +515,7 @@ class Machine:
         """Add the row of a connection that is over."""
         one, two = connection.halves
         number = connection.exchange
-        is_full = self._end_exchange(connection)
+        is_complete = self._end_exchange(connection)
         programs = -1, -1
         if connection.needs_programs or one.not_held or two.not_held:
             src, sport, dst, dport = connection.key
@@ -523,7 +523,7 @@ class Machine:
             programs = self._program(src, sport if client else 0), self._program(dst, 0 if client else dport)
         if connection.needs_programs:
             self._add_reactions(connection, programs)
-        self.tables.put_connection(row_of(connection, programs, -1 if is_full else number))
+        self.tables.put_connection(row_of(connection, programs, -1 if is_complete else number))
 
     def _program(self, address: bytes, port: int) -> int:
         return self._programs.setdefault((address, port), len(self._programs))
