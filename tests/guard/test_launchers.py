@@ -72,7 +72,7 @@ def test_what_forbids_it_is_named(tmp_path, monkeypatch, setting, value, says):
     file.write_text(value + "\n")
     monkeypatch.setattr(launchers, "SETTINGS", tmp_path)
     monkeypatch.setattr(launchers, "is_container", lambda: False)
-    assert says in launchers.why_not()
+    assert says in launchers.why_no_namespace()
 
 
 @pytest.mark.parametrize("missing", ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW"])
@@ -92,7 +92,7 @@ def test_elsewhere_than_on_linux_there_is_one_line(monkeypatch):
 def test_a_container_is_told_what_it_lacks(tmp_path, monkeypatch):
     monkeypatch.setattr(launchers, "SETTINGS", tmp_path)
     monkeypatch.setattr(launchers, "is_container", lambda: True)
-    assert "--cap-add SYS_ADMIN --cap-add NET_ADMIN" in launchers.why_not()
+    assert "--cap-add SYS_ADMIN --cap-add NET_ADMIN" in launchers.why_no_namespace()
 
 
 def test_a_way_out_needs_pasta(tmp_path):

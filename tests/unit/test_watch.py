@@ -278,7 +278,7 @@ def test_a_ring_forgets_what_was_said_with_the_packets_of_which_it_was_said(tmp_
 
 
 def test_a_period_ends_before_there_is_no_room_for_what_the_kernel_says(tmp_path, monkeypatch):
-    monkeypatch.setattr("nagle_lab.live.watch.periods.MOST_ANSWERS", 8)
+    monkeypatch.setattr("nagle_lab.live.watch.periods.ENOUGH_ANSWERS", 8)
     paths = in_two(tmp_path, talk(slow_release).segments)
     analysis, periods = Analysis(paths, sha256=False), Periods()
     assert [periods.look(analysis) for _ in analysis].count(True) == 2

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from nagle_lab.guard.recording import job as jobs
 from nagle_lab.guard.recording import without_nodelay
 from nagle_lab.guard.recording.cuts import CutServer
-from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
+from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome, read_job, write_record
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.host import children, namespace
 
@@ -22,7 +21,7 @@ from nagle_lab.host import children, namespace
 def main(folder: str) -> None:
     """Run the job of the folder, and leave its outcome there."""
     path = Path(folder)
-    job = jobs.read_job(path / JOB)
+    job = read_job(path / JOB)
     if not job.parts:  # pytest's plugin reads it again
         (path / JOB).unlink()  # the environment may hold secrets, and whoever would remove it may be killed
     try:
@@ -36,7 +35,7 @@ def main(folder: str) -> None:
         outcome = Outcome(problem=f"the recorder could not start: {error}; see ulimit -u", try_another_way=False)
     with suppress(OSError):  # whoever waits for it sees that there is none
         (path / RESERVE).unlink()
-        jobs.write(outcome, path / OUTCOME)
+        write_record(outcome, path / OUTCOME)
 
 
 RESERVE = "reserve"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.guard.recording import job as jobs
-from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, Outcome
+from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, Outcome, write_record
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_attached import (
@@ -52,7 +51,7 @@ def main(folder: str) -> None:
         outcome = Outcome(problem=error.strerror or str(error))
     except NotTracedError as error:
         outcome = Outcome(not_traced=str(error))
-    jobs.write(outcome, path / OUTCOME)
+    write_record(outcome, path / OUTCOME)
     for file in path.iterdir():
         with suppress(OSError):
             os.chown(file, request.uid, request.gid)

@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
     io_uring: bool = False  # whether what strace attached to writes without calls, too
 
 
-def write(record: Job | Outcome, path: Path) -> None:
+def write_record(record: Job | Outcome, path: Path) -> None:
     """Write it whole or not at all."""
     part = path.with_suffix(".part")
     # What is no UTF-8 in it (surrogates, PEP 383) is escaped, which msgspec's own JSON does not do.

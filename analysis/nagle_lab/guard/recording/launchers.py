@@ -60,7 +60,7 @@ def program(module: str, argument: str) -> list[str]:
 _AT_ONCE = "import signal as s; s.getsignal(s.SIGINT) is s.SIG_IGN or s.signal(s.SIGINT, s.SIG_DFL)"
 
 
-def why_not() -> str:
+def why_no_namespace() -> str:
     """Why there is no user namespace here, and what to do, as far as the machine says."""
     settings = {
         "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu from 23.10 on

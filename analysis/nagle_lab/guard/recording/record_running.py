@@ -10,9 +10,8 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.guard.recording import inside_running
-from nagle_lab.guard.recording import job as jobs
 from nagle_lab.guard.recording.inside_running import REQUEST, Request
-from nagle_lab.guard.recording.job import OUTCOME, Outcome
+from nagle_lab.guard.recording.job import OUTCOME, Outcome, read_outcome
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.guard.recording.target import Target
@@ -30,7 +29,7 @@ def record_running(folder: Path, target: Target, *, seconds: float | None = None
     if target.service:
         container = container_of_service(target.service)
     elif container:
-        docker("inspect", "--type=container", "--format={{.Id}}", container)
+        docker_output("inspect", "--type=container", "--format={{.Id}}", container)
     request = Request(target.pid, target.interface, target.ports, seconds, os.geteuid(), os.getegid(), trace)
     (folder / REQUEST).write_bytes(msgspec.json.encode(request))
     way = way_to(target.pid, container, trace=trace)
@@ -72,7 +71,7 @@ def _run(way: Way, folder: Path) -> Outcome:
     finally:
         child.unblock()
     try:
-        return jobs.read_outcome(folder / OUTCOME)
+        return read_outcome(folder / OUTCOME)
     except (OSError, ValueError):
         if ended.status == 128 + signal.SIGTERM:  # ours, after a signal, before it had begun
             raise KeyboardInterrupt from None
@@ -95,7 +94,7 @@ def container_of_service(service: str) -> str:
     )
 
 
-def docker(*arguments: str) -> str:
+def docker_output(*arguments: str) -> str:
     """What docker prints. Raises NagleLabError where there is none, or it fails."""
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)

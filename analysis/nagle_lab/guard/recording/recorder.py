@@ -30,7 +30,7 @@ BLOCK_BYTES = 1 << 16
 RING_BYTES = 64 << 20  # 262,144 packets
 AT_ONCE = 1 << 14  # packets
 FULL = AT_ONCE * FRAME_BYTES
-MOST_ANSWERS = 1 << 30  # bytes of frames that wait to be written
+MOST_UNWRITTEN_BYTES = 1 << 30  # of frames that wait to be written
 
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 5, 6, 10
 _TPACKET_V2 = 1
@@ -171,11 +171,11 @@ class Recorder(threading.Thread):
     problem : why it stopped early, such as a full disk; empty where it did not
     """
 
-    def __init__(self, path: Path, interfaces: Sequence[str], ports: Sequence[int] = ()) -> None:
+    def __init__(self, path: Path, names: Sequence[str], ports: Sequence[int] = ()) -> None:
         super().__init__(name="recorder", daemon=True)
         self.captured = self.dropped = 0
         self.problem = ""
-        self._interfaces = interfaces
+        self._interfaces = names
         self._rings: list[Ring] = []
         self._numbers: dict[int, int] = {}  # of the interfaces in the file, by their indices
         self._ending, self._wake = threading.Event(), threading.Event()
@@ -183,9 +183,9 @@ class Recorder(threading.Thread):
         self._unwritten: deque[list[bytes]] = deque()  # frames of each ring
         self._poller = SocketPoller(ports)
         try:
-            for number, interface in enumerate(interfaces):
-                self._rings.append(Ring(interface, ports))
-                self._numbers[socket.if_nametoindex(interface)] = number
+            for number, name in enumerate(names):
+                self._rings.append(Ring(name, ports))
+                self._numbers[socket.if_nametoindex(name)] = number
             self._begin_file(path)
         except BaseException:
             self._close_rings()
@@ -236,7 +236,7 @@ class Recorder(threading.Thread):
 
         What comes meanwhile is left for the next time, or where packets never cease nothing would be written.
         """
-        while sum(map(len, (frames for taken in self._unwritten for frames in taken))) < MOST_ANSWERS:
+        while sum(map(len, (frames for taken in self._unwritten for frames in taken))) < MOST_UNWRITTEN_BYTES:
             taken = [ring.take() for ring in self._rings]
             if any(taken):
                 self._unwritten.append(taken)

@@ -11,10 +11,18 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.recording import job as jobs
 from nagle_lab.guard.recording.cuts import PARTS_VARIABLE
-from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome
-from nagle_lab.guard.recording.launchers import Way, program, ways, why_not
+from nagle_lab.guard.recording.job import (
+    CAPTURE,
+    JOB,
+    OUTCOME,
+    Job,
+    NamespaceState,
+    Outcome,
+    read_outcome,
+    write_record,
+)
+from nagle_lab.guard.recording.launchers import Way, program, ways, why_no_namespace
 from nagle_lab.host import children
 
 
@@ -96,12 +104,14 @@ def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
         if not outcome.problem or not outcome.try_another_way:
             return Guarded(folder, way.name, outcome)
         refused = refused or outcome.problem
-    raise NagleLabError(f"no network namespace can be created here ({refused or 'nothing allows it'}): {why_not()}")
+    raise NagleLabError(
+        f"no network namespace can be created here ({refused or 'nothing allows it'}): {why_no_namespace()}"
+    )
 
 
 def _run(way: Way, job: Job, folder: Path) -> Outcome:
     (folder / OUTCOME).unlink(missing_ok=True)
-    jobs.write(msgspec.structs.replace(job, namespace=way.namespace, way=way.name), folder / JOB)
+    write_record(msgspec.structs.replace(job, namespace=way.namespace, way=way.name), folder / JOB)
     (folder / JOB).chmod(0o600)  # the environment may hold secrets
     children.adopt_orphans()
     before = children.descendants(os.getpid())
@@ -116,7 +126,7 @@ def _run(way: Way, job: Job, folder: Path) -> Outcome:
         child.unblock()
         (folder / JOB).unlink(missing_ok=True)
     try:
-        return jobs.read_outcome(folder / OUTCOME)
+        return read_outcome(folder / OUTCOME)
     except (OSError, ValueError):
         return _without_outcome(way, ended.status, folder)
 

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from nagle_lab.capture.kernel_answers import MOST as MOST_ANSWERS
+from nagle_lab.capture import kernel_answers
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED, Verdict
@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED
 LONGEST_S = 3600.0
 MOST_CONNECTIONS = 100_000
 MOST_ROWS = 4_000_000  # of the tables of an analysis
-MOST_ANSWERS = MOST_ANSWERS * 3 // 4  # answers of the kernel; one window more has room
+ENOUGH_ANSWERS = kernel_answers.MOST * 3 // 4  # answers of the kernel; one window more has room
 LISTED = 200  # periods; of earlier ones only the sums are kept
 
 
@@ -116,7 +116,7 @@ class Periods:
         is_large = (
             analysis.rows > MOST_ROWS
             or analysis.connections > MOST_CONNECTIONS
-            or analysis.kernel_answer_count > MOST_ANSWERS
+            or analysis.kernel_answer_count > ENOUGH_ANSWERS
         )
         if not is_large and time.monotonic() - self._began < self._seconds:
             return False

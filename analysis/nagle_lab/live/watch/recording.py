@@ -15,7 +15,7 @@ from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.guard.recording.inside_running import Request
 from nagle_lab.guard.recording.inside_stream import GONE, NEEDS
 from nagle_lab.guard.recording.launchers import program
-from nagle_lab.guard.recording.record_running import container_of_service, docker, way_to
+from nagle_lab.guard.recording.record_running import container_of_service, docker_output, way_to
 from nagle_lab.guard.recording.target import Target
 
 AGAIN_S = 2.0  # between two looks for what has gone
@@ -144,7 +144,7 @@ _TO_DO = "run this with sudo, or as root"
 
 
 def _first_process(container: str) -> int:
-    pid = int(docker("inspect", "--type=container", "--format={{.State.Pid}}", container))
+    pid = int(docker_output("inspect", "--type=container", "--format={{.State.Pid}}", container))
     if not pid or not Path(f"/proc/{pid}").is_dir():
         raise NagleLabError(f"container {container} is not running: docker ps lists the running containers")
     return pid
