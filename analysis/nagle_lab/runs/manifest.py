@@ -13,7 +13,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from nagle_lab.diagnosis.result.result import Count, Role
-from nagle_lab.runs.record import Number, Port, StrictRecord
+from nagle_lab.runs.record import Port, SignedNumber, StrictRecord
 
 MANIFEST = "manifest.json"
 # Of a traced run: calls, with stacks and without in one file; threads that were there, and of whom. What guard leaves
@@ -35,7 +35,7 @@ class Expected(StrictRecord):
     port: Port
     held_by: Role | None = None
     delayed_by: Role | None = None
-    min_share_after_first: Number | None = None
+    min_share_after_first: SignedNumber | None = None
 
 
 class Versions(StrictRecord):
@@ -135,7 +135,7 @@ class Manifest(StrictRecord):
     server: ServerRecord
     captures: dict[str, CaptureRecord]
     namespaces: dict[str, NamespaceRecord]
-    timings_s: dict[str, Number]  # by stage
+    timings_s: dict[str, SignedNumber]  # by stage
     files: dict[str, FileRecord]
     checksum: Sha256  # of everything else in the manifest
     traced: str | None = None  # the service whose calls were recorded; None: of none

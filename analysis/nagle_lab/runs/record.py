@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from nagle_lab.diagnosis.result.result import LARGEST, Count, Role
+from nagle_lab.diagnosis.result.result import LARGEST, Role
 
-__all__ = ["Count", "Number", "Port", "Role", "StrictRecord"]
+__all__ = ["Port", "Role", "SignedNumber", "StrictRecord"]  # Role for the lab, which imports nothing of diagnosis
 
 
 class StrictRecord(Struct, forbid_unknown_fields=True):
@@ -14,4 +14,4 @@ class StrictRecord(Struct, forbid_unknown_fields=True):
 
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
-Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+SignedNumber = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from nagle_lab.diagnosis.result.result import LARGEST, Count
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.runs.record import Number, StrictRecord
+from nagle_lab.runs.record import SignedNumber, StrictRecord
 
 WITNESSES = "witnesses.json"
 _COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs")  # those that checks rest on
@@ -67,10 +67,10 @@ class Load(LoadRun):
     requests: Count
     complete: Count
     failed: Count
-    requests_per_s: Number
-    mean_ms: Number
-    duration_s: Number
-    percentiles_ms: dict[str, Number]
+    requests_per_s: SignedNumber
+    mean_ms: SignedNumber
+    duration_s: SignedNumber
+    percentiles_ms: dict[str, SignedNumber]
     non_2xx: Count | None = None
     keepalive: Count | None = None
 
