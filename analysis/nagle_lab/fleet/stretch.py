@@ -91,27 +91,27 @@ def stretches(series: Series, size: int) -> list[Stretch]:
     found: list[Stretch] = []
     files: list[File] = []
 
-    def add(*files: File, begin: int = 0, until: int | None = None) -> None:
+    def add(chosen: Sequence[File], begin: int = 0, until: int | None = None) -> None:
         before = found[-1].key if found else ""
-        named = repr((FORMAT, build, before, [(file.path, file.size, file.version) for file in files], until))
+        named = repr((FORMAT, build, before, [(file.path, file.size, file.version) for file in chosen], until))
         key = sha256(named.encode()).hexdigest()[:40]
-        found.append(Stretch(series.name, key, before, files, begin, until))
+        found.append(Stretch(series.name, key, before, tuple(chosen), begin, until))
 
     part = max(size, LEAST_PART)
     for file in series.files:
         if file.size > part:
             if files:
-                add(*files)
+                add(files)
                 files = []
             for begin in range(0, file.size, part):
-                add(file, begin=begin, until=begin + part if begin + part < file.size else None)
+                add([file], begin=begin, until=begin + part if begin + part < file.size else None)
             continue
         files.append(file)
         if sum(one.size for one in files) >= size:
-            add(*files)
+            add(files)
             files = []
     if files:
-        add(*files)
+        add(files)
     return found
 
 

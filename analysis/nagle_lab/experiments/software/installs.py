@@ -53,7 +53,7 @@ def _digest(source: Path, shared: Sequence[Path]) -> str:
 
 def _pypi(folder: Path, lock: Path) -> None:
     checked = ["--require-hashes", "--no-deps", "--requirement", str(lock)]
-    _run([*_PIP, *checked, "--target", str(folder / "packages")], folder)
+    _run([*_PIP_INSTALL, *checked, "--target", str(folder / "packages")], folder)
 
 
 def _npm(folder: Path, lock: Path) -> None:
@@ -104,16 +104,8 @@ def _debian(folder: Path, packages: Path) -> None:
         _run(["dpkg-deb", "-x", str(deb), str(folder / "root")], folder)
 
 
-_PIP = [
-    sys.executable,
-    "-m",
-    "pip",
-    "--disable-pip-version-check",
-    "install",
-    "--quiet",
-    "--no-input",
-    "--no-compile",
-]
+_PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+_PIP_INSTALL = [*_PIP, "install", "--quiet", "--no-input", "--no-compile"]
 _NPM = ["--ignore-scripts", "--no-audit", "--no-fund"]
 _INSTALLERS = {"pypi": _pypi, "npm": _npm, "maven": _maven, "crates": _crates, "go": _go, "debian": _debian}
 
@@ -142,7 +134,7 @@ def install_release(ecosystem: str, name: str, version: str, folder: Path) -> In
     """One release with what it depends on, as its users get it today. Raises NagleLabError."""
     folder.mkdir(parents=True, exist_ok=True)
     if ecosystem == "pypi":
-        _run([*_PIP, "--target", str(folder / "packages"), f"{name}=={version}"], folder)
+        _run([*_PIP_INSTALL, "--target", str(folder / "packages"), f"{name}=={version}"], folder)
     else:
         _run(["npm", "install", *_NPM, "--prefix", str(folder), f"{name}@{version}"], folder)
     return Installed(folder, _environment(ecosystem, folder))
@@ -151,7 +143,7 @@ def install_release(ecosystem: str, name: str, version: str, folder: Path) -> In
 def releases(ecosystem: str, name: str) -> list[str]:
     """The releases in the registry, oldest first, without pre-releases. Raises NagleLabError."""
     if ecosystem == "pypi":
-        said = _run([*_PIP[:4], "index", "versions", name], Path.cwd())
+        said = _run([*_PIP, "index", "versions", name], Path.cwd())
         listed = next((line for line in said.splitlines() if line.startswith("Available versions:")), "")
         return [version.strip() for version in listed.partition(":")[2].split(",") if version.strip()][::-1]
     said = _run(["npm", "view", name, "versions", "--json"], Path.cwd())
