@@ -7,12 +7,12 @@ from typing import Any
 
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.take import Taker
-from nagle_lab.evidence.tshark import OurFrame, SegmentRow, compare_rows, row_of
+from nagle_lab.evidence.tshark import OurFrame, SegmentRow, compare_rows, segment_row
 from nagle_lab.packet.segment import Segment as Decoded
 from nagle_lab.packet.segment import decode
 from support.synthetic import FLAG_BITS, Packet, Segment, pcap_bytes
 
-__all__ = ["SegmentRow", "decoded", "differences", "our_rows", "read", "row_of", "truth"]
+__all__ = ["SegmentRow", "decoded", "differences", "our_rows", "read", "segment_row", "truth"]
 
 
 def read(capture: Capture) -> list[Decoded | int]:
@@ -26,7 +26,7 @@ def read(capture: Capture) -> list[Decoded | int]:
 def our_rows(path: Path, **options: Any) -> list[SegmentRow]:
     """The TCP segments of a capture as we decode them; `options` go to open_capture."""
     with open_capture(path, **options) as capture:
-        return [row_of(segment) for segment in read(capture) if not isinstance(segment, int)]
+        return [segment_row(segment) for segment in read(capture) if not isinstance(segment, int)]
 
 
 def differences(ours: list[SegmentRow], theirs: list[SegmentRow], most: int = 10) -> list[str]:

@@ -23,7 +23,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import ENGINES, followed
 from support.files import rewrite
-from support.rows import our_rows, read, row_of, truth
+from support.rows import our_rows, read, segment_row, truth
 from support.synthetic import MS, Conversation, Interface, pcap_bytes, pcapng_block, pcapng_bytes
 
 
@@ -51,7 +51,7 @@ def attempt(path, **options):
     rows = []
     try:
         with open_capture(path, **options) as capture:
-            rows += [row_of(segment) for segment in read(capture) if not isinstance(segment, int)]
+            rows += [segment_row(segment) for segment in read(capture) if not isinstance(segment, int)]
             return rows, capture.trouble
     except NagleLabError as error:
         assert not rows

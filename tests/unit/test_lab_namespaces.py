@@ -6,7 +6,7 @@ import pytest
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.docker import Container
 from nagle_lab.lab.manifest import capture_record, namespace_record
-from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
+from nagle_lab.lab.namespaces import Namespace, captured_namespace, captured_namespaces
 from nagle_lab.lab.scenarios.scenario import CapturePoint
 from nagle_lab.runs.manifest import CaptureRecord
 
@@ -30,7 +30,7 @@ BRIDGE = {
 
 def test_each_container_on_a_bridge_has_its_own():
     points = {"client": CapturePoint("proxy-capture", "eth0"), "server": CapturePoint("server-capture", "eth0")}
-    assert namespaces(BRIDGE, points) == {
+    assert captured_namespaces(BRIDGE, points) == {
         "proxy": Namespace("proxy", ("proxy", "proxy-capture"), ("client",)),
         "server": Namespace("server", ("server", "server-capture"), ("server",)),
     }
@@ -38,7 +38,9 @@ def test_each_container_on_a_bridge_has_its_own():
 
 def test_two_interfaces_of_one_namespace_are_one_namespace():
     points = {"wire": CapturePoint("proxy-capture", "eth0"), "loop": CapturePoint("proxy-capture", "lo")}
-    assert namespaces(BRIDGE, points) == {"proxy": Namespace("proxy", ("proxy", "proxy-capture"), ("wire", "loop"))}
+    assert captured_namespaces(BRIDGE, points) == {
+        "proxy": Namespace("proxy", ("proxy", "proxy-capture"), ("wire", "loop"))
+    }
 
 
 @pytest.mark.parametrize(("capture", "name"), [("loopback", "loopback"), ("client", "server")])
@@ -48,16 +50,18 @@ def test_a_shared_loopback_is_named_after_its_capture_unless_a_service_has_that_
         "client": container("2", "container:1"),
         "capture": container("3", "container:2"),  # by way of another
     }
-    found = namespaces(shared, {capture: CapturePoint("capture", "lo")})
+    found = captured_namespaces(shared, {capture: CapturePoint("capture", "lo")})
     assert found == {name: Namespace(name, ("capture", "client", "server"), (capture,))}
 
 
 def test_the_namespace_of_a_service_is_one_that_is_captured():
-    found = namespaces(BRIDGE, {"server": CapturePoint("server-capture", "eth0")})
+    found = captured_namespaces(BRIDGE, {"server": CapturePoint("server-capture", "eth0")})
     captured = found.values()
-    assert namespace_of("server", captured).name == namespace_of("server-capture", captured).name == "server"
+    assert (
+        captured_namespace("server", captured).name == captured_namespace("server-capture", captured).name == "server"
+    )
     with pytest.raises(NagleLabError, match="nothing is captured in the network namespace of client: "):
-        namespace_of("client", found.values())
+        captured_namespace("client", found.values())
 
 
 DESCRIBED = [

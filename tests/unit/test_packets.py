@@ -11,14 +11,14 @@ from msgspec.structs import astuple
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.evidence.segments import segments as segments_of
-from nagle_lab.packet.kinds import REASON, name_of
+from nagle_lab.packet.kinds import REASON, kind_name
 from nagle_lab.packet.segment import LAYERS, Kernel
 from nagle_lab.packet.segment import Segment as Decoded
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from support.engines import ENGINES, followed
 from support.files import rewrite
-from support.rows import row_of, truth
+from support.rows import segment_row, truth
 from support.synthetic import ETHERNET, MS, NULL, RAW, SLL, Conversation, Frame, Segment, merge, pcap_bytes, tcp_bytes
 from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, ipv6, tunnelled, udp
 
@@ -39,7 +39,7 @@ def decoded(request, tmp_path_factory):
         assert len(found) + sum(said["not decoded"].values()) == said["counts"][0]
         others: dict[str, int] = Counter()
         for kind, count in said["not decoded"].items():
-            others[name_of(kind)] += count
+            others[kind_name(kind)] += count
         return found, dict(others)
 
     with pytest.MonkeyPatch.context() as patched:
@@ -49,7 +49,7 @@ def decoded(request, tmp_path_factory):
 
 
 def rows_of(segments: list[Decoded]):
-    return [row_of(segment) for segment in segments]
+    return [segment_row(segment) for segment in segments]
 
 
 def talk(client="10.0.0.1", server="10.0.0.2") -> list[Segment]:
@@ -367,7 +367,7 @@ def test_what_is_left_out_is_told_the_most_first(tmp_path):
 def test_every_kind_has_a_name():
     for kind in LAYERS:
         for reason in range(0, REASON + 1, 0x100000):
-            assert name_of(kind | reason)
+            assert kind_name(kind | reason)
 
 
 @given(

@@ -10,7 +10,7 @@ from nagle_lab.evidence.excerpt import packets_of
 from nagle_lab.evidence.segments import segments
 from nagle_lab.tcp import compiled
 from support.engines import ENGINES
-from support.rows import row_of, truth
+from support.rows import segment_row, truth
 from support.stories import CLEAN, STALLED, server_held, talk
 from support.synthetic import Frame, merge, pcap_bytes
 from support.tunnels import ethernet
@@ -40,7 +40,7 @@ def path(tmp_path):
 
 
 def rows(*arguments, **options):
-    return [row_of(segment) for segment in segments(*arguments, **options)]
+    return [segment_row(segment) for segment in segments(*arguments, **options)]
 
 
 def test_without_a_wish_it_is_all_of_them(path):
@@ -82,7 +82,7 @@ def test_no_more_is_read_than_is_asked_for(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Stored, "readinto", counted)
     first = islice(segments(path), len(V4))
-    assert [row_of(segment) for segment in first] == truth(V4)
+    assert [segment_row(segment) for segment in first] == truth(V4)
     assert read[0] < path.stat().st_size / 4
 
 

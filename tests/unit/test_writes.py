@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nagle_lab.experiments.writes import call_sites
-from nagle_lab.experiments.writes.stall_writes import Lines
+from nagle_lab.experiments.writes.stall_writes import CallPlaces
 from nagle_lab.guard.tracing.calls import Call, Mark, Stream, Trace
 from nagle_lab.guard.tracing.native_frames import CallSite
 
@@ -26,7 +26,7 @@ def named(trigger: Any, held: Any, *, native: bool = False) -> list[tuple[Any, A
         else:
             call.mark = Mark(3, 0, "send", tuple(frames))
     pair: Any = SimpleNamespace(trigger=calls[0], held=calls[1])
-    found = Lines(wheres).pair(pair)
+    found = CallPlaces(wheres).pair(pair)
     return [(one.program and one.program.line, one.library and one.library.line) for one in found]
 
 
@@ -65,7 +65,7 @@ def test_the_innermost_places_at_which_two_writes_differ(trigger, held, expected
 def test_where_the_function_that_set_an_option_was_called(frames, caller):
     call = Call(1, 1, 1, "server", "setsockopt")
     call.mark = Mark(3, 0, "setsockopt", tuple(frames))
-    _, place = Lines().option(call)
+    _, place = CallPlaces().option(call)
     assert (place and place.line) == caller
 
 

@@ -32,7 +32,7 @@ from nagle_lab.diagnosis.result.result import (
 from nagle_lab.diagnosis.result.spread import Spread, duration_text, times_text
 from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
-from nagle_lab.packet.kinds import CUT, REASON, link_type_name, name_of
+from nagle_lab.packet.kinds import CUT, REASON, kind_name, link_type_name
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.events import IDLE, MS
@@ -107,7 +107,7 @@ def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) ->
     copies = {"TCP seen again on another interface": totals.copies} if totals.copies else {}
     not_decoded: dict[str, int] = {}
     for kind, count in totals.not_decoded.items():
-        not_decoded[name_of(kind)] = not_decoded.get(name_of(kind), 0) + count
+        not_decoded[kind_name(kind)] = not_decoded.get(kind_name(kind), 0) + count
     most_first = sorted(not_decoded.items(), key=lambda item: (-item[1], item[0]))
     return Quality(
         damage=_damage(capture),

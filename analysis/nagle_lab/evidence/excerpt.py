@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
 from nagle_lab.evidence.file_names import file_names
-from nagle_lab.evidence.segments import Ends, segments
+from nagle_lab.evidence.segments import EndPair, segments
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment, packed_address
 from nagle_lab.tcp.learned import RECENT, is_same
 
@@ -110,15 +110,17 @@ def _packets(
     files: Path | Sequence[Path | str], connections: Sequence[Connection]
 ) -> Iterator[tuple[Connection, Step]]:
     """The packets of some connections, in capture order."""
-    senders: dict[Ends, list[tuple[Connection, bool]]] = {}  # who sends that way: connection, and whether its client
+    senders: dict[
+        EndPair, list[tuple[Connection, bool]]
+    ] = {}  # who sends that way: connection, and whether its client
     for connection in connections:
-        client, server = end_of(connection.client), end_of(connection.server)
+        client, server = packed_end(connection.client), packed_end(connection.server)
         senders.setdefault((*client, *server), []).append((connection, True))
         if client != server:
             senders.setdefault((*server, *client), []).append((connection, False))
     first_frame = min((connection.first_frame for connection in connections), default=1)
-    recent: defaultdict[Ends, deque[Segment]] = defaultdict(lambda: deque(maxlen=RECENT))
-    copied: set[Ends] = set()  # ends that sent data or a SYN that was captured twice
+    recent: defaultdict[EndPair, deque[Segment]] = defaultdict(lambda: deque(maxlen=RECENT))
+    copied: set[EndPair] = set()  # ends that sent data or a SYN that was captured twice
     for s in segments(files, ends=senders, first_frame=first_frame):
         ends, back = (s.src, s.sport, s.dst, s.dport), (s.dst, s.dport, s.src, s.sport)
         flags = ",".join(name for bit, name in _FLAGS if s.flags & bit)
@@ -132,6 +134,6 @@ def _packets(
                 yield connection, Step(s.frame, s.ts, from_client, s.length, flags, s.seq, s.ack, again)
 
 
-def end_of(endpoint: Endpoint) -> tuple[bytes, int]:
+def packed_end(endpoint: Endpoint) -> tuple[bytes, int]:
     """The address (16 bytes, IPv4 mapped into IPv6) and the port of an end."""
     return packed_address(endpoint.ip), endpoint.port

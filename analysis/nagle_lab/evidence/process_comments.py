@@ -15,8 +15,8 @@ from pathlib import Path
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.comment_reader import INBOUND, OUTBOUND, CommentTaker
 from nagle_lab.diagnosis.result.result import Connection, EndProcess, Result, Role
-from nagle_lab.evidence.excerpt import end_of
-from nagle_lab.evidence.segments import Ends
+from nagle_lab.evidence.excerpt import packed_end
+from nagle_lab.evidence.segments import EndPair
 from nagle_lab.packet.segment import Segment, decode
 
 _LOOK = 2_000  # packets at the beginning of a file, of which one has such a comment where any does
@@ -25,18 +25,18 @@ _OF_CONTAINERS = re.compile(r"veth|br-|docker|cni|cali|flannel|lxc|vnet|tap|virb
 
 _WINDOW = 1 << 18  # bytes: of a file without such comments no more is read
 
-Process = tuple[int, str, str]  # id, executable, arguments
+NamedProcess = tuple[int, str, str]  # id, executable, arguments
 
 
 class _Seen:
     """What packets of one direction of a connection say."""
 
     def __init__(self) -> None:
-        self.processes: Counter[Process] = Counter()
+        self.processes: Counter[NamedProcess] = Counter()
         self.directions: set[int] = set()
 
     @property
-    def process(self) -> Process | None:
+    def process(self) -> NamedProcess | None:
         """The process that most packets name."""
         return self.processes.most_common(1)[0][0] if self.processes else None
 
@@ -52,7 +52,7 @@ def processes_of(files: Sequence[Path], result: Result) -> list[EndProcess]:
     if "pcapng" not in result.source.format:
         return []
     seen = _read(files)
-    found: Counter[tuple[Role | None, str, int | None, Process]] = Counter()
+    found: Counter[tuple[Role | None, str, int | None, NamedProcess]] = Counter()
     for one in result.connections if seen else ():
         for role, process in _ends(one, seen):
             client = role == "client"
@@ -62,9 +62,9 @@ def processes_of(files: Sequence[Path], result: Result) -> list[EndProcess]:
     return [EndProcess(role, ip, port, *process, count) for (role, ip, port, process), count in named]
 
 
-def _ends(connection: Connection, seen: dict[Ends, _Seen]) -> list[tuple[Role | None, Process]]:
+def _ends(connection: Connection, seen: dict[EndPair, _Seen]) -> list[tuple[Role | None, NamedProcess]]:
     """The role and the process of each end that is known; without a role where it is one of the two."""
-    client, server = end_of(connection.client), end_of(connection.server)
+    client, server = packed_end(connection.client), packed_end(connection.server)
     asks, answers = seen.get((*client, *server)), seen.get((*server, *client))
     of_client, of_server = (way.process if way else None for way in (asks, answers))
     process = of_client or of_server
@@ -80,8 +80,8 @@ def _ends(connection: Connection, seen: dict[Ends, _Seen]) -> list[tuple[Role | 
     return [(None, process)]
 
 
-def _read(files: Sequence[Path]) -> dict[Ends, _Seen]:
-    seen: dict[Ends, _Seen] = defaultdict(_Seen)
+def _read(files: Sequence[Path]) -> dict[EndPair, _Seen]:
+    seen: dict[EndPair, _Seen] = defaultdict(_Seen)
 
     def take(
         raw: bytearray, at: int, captured: int, original: int, link: int, comments: list[str], way: int, name: str
@@ -101,7 +101,7 @@ def _read(files: Sequence[Path]) -> dict[Ends, _Seen]:
     return dict(seen)
 
 
-def _process(comments: Sequence[str]) -> Process | None:
+def _process(comments: Sequence[str]) -> NamedProcess | None:
     """What comments on one packet say, in lines of a name and a value; of the parent there are others (ParentPID)."""
     said: dict[str, str] = {}
     for comment in comments:

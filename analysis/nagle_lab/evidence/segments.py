@@ -10,14 +10,14 @@ from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table
 
-Ends = tuple[bytes, int, bytes, int]
+EndPair = tuple[bytes, int, bytes, int]
 """The two ends of a connection: address (16 bytes, IPv4 mapped into IPv6) and port of each."""
 
 
 def segments(
     path: Path | Sequence[Path | str],
     *,
-    ends: Collection[Ends] | None = None,
+    ends: Collection[EndPair] | None = None,
     first_frame: int = 1,
 ) -> Iterator[Segment]:
     """Every segment of a capture file, or of rotated ones, in file order.
@@ -39,14 +39,14 @@ def segments(
                 yield segment
 
 
-def _decoded(capture: Capture, _: Ends | None, first_frame: int) -> Iterator[Segment]:
+def _decoded(capture: Capture, _: EndPair | None, first_frame: int) -> Iterator[Segment]:
     """In plain Python; of all connections."""
     for record in records(capture):
         if record.frame >= first_frame and isinstance(segment := decode(*record), Segment):
             yield segment
 
 
-def _collected(capture: Capture, only: Ends | None, first_frame: int) -> Iterator[Segment]:
+def _collected(capture: Capture, only: EndPair | None, first_frame: int) -> Iterator[Segment]:
     """By the compiled engine; of all connections, or those of ``only`` one pair of ends."""
     assert compiled.LIBRARY is not None
     with compiled.CompiledEngine(compiled.LIBRARY) as engine:

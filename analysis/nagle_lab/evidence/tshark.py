@@ -25,7 +25,7 @@ from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.take import records
 from nagle_lab.errors import NagleLabError
 from nagle_lab.packet.headers import Packet
-from nagle_lab.packet.kinds import name_of
+from nagle_lab.packet.kinds import kind_name
 from nagle_lab.packet.segment import Segment, address_text, decode, peel
 
 MISSING = "tshark is not installed: as root on Debian or Ubuntu: apt-get install tshark"
@@ -81,7 +81,7 @@ class SegmentRow(NamedTuple):
 # ------------------------------------------------------------------------------------------- our rows
 
 
-def row_of(s: Segment) -> SegmentRow:
+def segment_row(s: Segment) -> SegmentRow:
     """A segment of ours as the row that tshark should have for it."""
     wscale = s.wscale if s.wscale >= 0 else None
     timestamps = (s.tsval, s.tsecr) if s.timestamps else (None, None)
@@ -108,10 +108,10 @@ def our_frames(capture: Capture) -> Iterator[OurFrame]:
         peel(packet)
         segment = decode(*record)
         if isinstance(segment, int):
-            yield OurFrame(record.frame, None, name_of(segment))
+            yield OurFrame(record.frame, None, kind_name(segment))
         else:
             is_cut = packet.captured_end < packet.wire_end
-            yield OurFrame(segment.frame, row_of(segment), "", is_cut, packet.end > packet.wire_end)
+            yield OurFrame(segment.frame, segment_row(segment), "", is_cut, packet.end > packet.wire_end)
 
 
 # -------------------------------------------------------------------------------------------- tshark

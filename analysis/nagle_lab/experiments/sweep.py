@@ -76,7 +76,7 @@ class SweepSeries:
         return sorted([*self.points[: self.doubled], *steps], key=lambda point: point.size)
 
 
-Measure = Callable[[int], SweepPoint]
+MakePoint = Callable[[int], SweepPoint]
 
 
 def asked_range(scenario: Scenario, text: str | None) -> tuple[str, int, int]:
@@ -118,7 +118,7 @@ def doubled(low: int, high: int) -> list[int]:
 
 
 def run_through(
-    series: SweepSeries, low: int, high: int, measure: Measure, foresee: Callable[[int], None] = lambda _: None
+    series: SweepSeries, low: int, high: int, measure: MakePoint, foresee: Callable[[int], None] = lambda _: None
 ) -> None:
     """Measure a series at doubling sizes, then halve the gap at each change of verdict until it is exact.
 
@@ -135,7 +135,7 @@ def run_through(
             _locate(series, below, above, measure)
 
 
-def _locate(series: SweepSeries, below: SweepPoint, above: SweepPoint, measure: Measure) -> None:
+def _locate(series: SweepSeries, below: SweepPoint, above: SweepPoint, measure: MakePoint) -> None:
     """Find the edge between two points of different verdicts, and run both its sides once more."""
     most = max(series.points[: series.doubled], key=lambda point: point.share)
     unclear = None

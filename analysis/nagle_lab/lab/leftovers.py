@@ -15,7 +15,7 @@ def labels(lock_path: Path) -> dict[str, str]:
     return {LOCK_LABEL: str(lock_path), HOST_LABEL: os.uname().nodename}
 
 
-def variables(labels: Mapping[str, str]) -> dict[str, str]:
+def label_variables(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the variables from which the Compose files make ``labels``: ``NAGLE_LAB_LOCK``, ``NAGLE_LAB_HOST``."""
     return {name.upper().replace("-", "_").replace(".", "_"): value for name, value in labels.items()}
 

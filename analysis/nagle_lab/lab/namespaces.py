@@ -21,7 +21,9 @@ class Namespace:
     captures: tuple[str, ...]
 
 
-def namespaces(containers: Mapping[str, Container], captures: Mapping[str, CapturePoint]) -> dict[str, Namespace]:
+def captured_namespaces(
+    containers: Mapping[str, Container], captures: Mapping[str, CapturePoint]
+) -> dict[str, Namespace]:
     """Return, by name, the namespaces that ``captures`` are taken in.
 
     ``containers`` are those of each service; one whose NetworkMode is ``container:ID`` is in the namespace of that
@@ -39,7 +41,7 @@ def namespaces(containers: Mapping[str, Container], captures: Mapping[str, Captu
     return captured
 
 
-def namespace_of(service: str, captured: Iterable[Namespace]) -> Namespace:
+def captured_namespace(service: str, captured: Iterable[Namespace]) -> Namespace:
     """Return the namespace of ``service``; NagleLabError if nothing is captured there."""
     for namespace in captured:
         if service in namespace.services:

@@ -14,7 +14,7 @@ from nagle_lab.lab.containers.images import ready_images, sidecar_image
 from nagle_lab.lab.containers.interrupts import deferred
 from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
-from nagle_lab.lab.leftovers import labels, sweep, variables
+from nagle_lab.lab.leftovers import label_variables, labels, sweep
 from nagle_lab.lab.manifest import (
     capture_record,
     first_value,
@@ -25,7 +25,7 @@ from nagle_lab.lab.manifest import (
     write_json,
     write_manifest,
 )
-from nagle_lab.lab.namespaces import Namespace, namespace_of, namespaces
+from nagle_lab.lab.namespaces import Namespace, captured_namespace, captured_namespaces
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
 from nagle_lab.lab.run_containers import LiveLab
 from nagle_lab.lab.scenarios.load import PARSERS
@@ -115,7 +115,7 @@ class _Session:
             tag, self._bases = ready_images(self._lab, compose, self._variables, self._announce)
         folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant}")
         marks = labels(folder.lock_path)
-        environment = {**self._variables, **variables(marks), "NAGLE_LAB_TAG": tag}
+        environment = {**self._variables, **label_variables(marks), "NAGLE_LAB_TAG": tag}
         lab = LiveLab(self._lab, self._scenario.server.service, compose, marks, environment)
         try:
             self._record(lab, sidecar_image(tag), folder.path)
@@ -228,7 +228,7 @@ class _Session:
             recorder.wait_until_capturing()
         details = lab.details()
         observed = {service: of for service, of in details.items() if service != tracer.SERVICE}
-        self._namespaces = namespaces(observed, self._lab.captures)
+        self._namespaces = captured_namespaces(observed, self._lab.captures)
         server, option = self._scenario.server, self._lab.option
         self._wait_until_listening(lab, server.service, server.port, [server.service])
         for listener in self._lab.ready:
@@ -246,7 +246,7 @@ class _Session:
 
     def _wait_until_listening(self, lab: LiveLab, at: str, port: int, services: Sequence[str] | None = None) -> None:
         """Wait for a port in the namespace of the service ``at``; ``services`` may listen, else all but sidecars."""
-        namespace = namespace_of(at, self._namespaces.values())
+        namespace = captured_namespace(at, self._namespaces.values())
         sidecars = {point.service for point in self._lab.captures.values()}
         services = services or [service for service in namespace.services if service not in sidecars]
         lab.wait_until_listening(services, port, self._recorders[namespace.captures[0]])
@@ -262,7 +262,7 @@ class _Session:
             lines = described[namespace.captures[0]]
             self._manifest.namespaces[name] = namespace_record(namespace.services, lines)
         for name, point in self._lab.captures.items():
-            at = namespace_of(point.service, self._namespaces.values()).name
+            at = captured_namespace(point.service, self._namespaces.values()).name
             self._manifest.captures[name] = capture_record(point, at, described[name])
 
     def _counters(self) -> dict[str, dict[str, int]]:

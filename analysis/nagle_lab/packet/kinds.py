@@ -44,7 +44,7 @@ LINK_TYPES = {
 FIRST_ETHERTYPE = 0x600  # smaller numbers are lengths of IEEE 802.3 frames
 
 
-def name_of(kind: int) -> str:
+def kind_name(kind: int) -> str:
     """What to call packets whose decoding ended at this kind: "ARP", "IPv4 fragment", "TCP header cut by snaplen"."""
     name, reason = _subject(kind & ~REASON), kind & REASON
     if reason == CUT:

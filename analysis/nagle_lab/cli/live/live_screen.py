@@ -16,7 +16,7 @@ from nagle_lab.live.watch.live_findings import Finding
 from nagle_lab.live.watch.packet_file import write_packets
 from nagle_lab.live.watch.view import View
 from nagle_lab.live.watch.watching import Spectator, Watcher
-from nagle_lab.reports.screens.watch import ORDERS, Screen, counted, final, identity, render
+from nagle_lab.reports.screens.watch import ORDERS, Screen, final, identity, render, since_start
 
 _UP, _DOWN, _ESCAPE, _ENTER = b"\x1b[A", b"\x1b[B", b"\x1b", b"\r"
 _SAME = {b"\n": _ENTER, b"k": _UP, b"j": _DOWN, b"\x1bOA": _UP, b"\x1bOB": _DOWN, b" ": b"f"}
@@ -58,7 +58,7 @@ class Terminal(Spectator):
         del said  # it is on the screen
         screen = self._screen
         screen.packets, screen.dropped = watcher.ring.frames, watcher.dropped
-        screen.counted = counted(watcher.stalls, watcher.lost_ms)
+        screen.counted = since_start(watcher.stalls, watcher.lost_ms)
         screen.final = final(watcher.sums.verdicts)
         if time.monotonic() - self._said_at > _MESSAGE_S:
             screen.message = ""

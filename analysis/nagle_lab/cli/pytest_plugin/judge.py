@@ -17,7 +17,7 @@ from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ExpectedOfTest, expected_of, options_of
 from nagle_lab.cli.pytest_plugin.judged_part import JudgedPart, judge_part
-from nagle_lab.cli.pytest_plugin.recording import Moment, Recording, read, remove, write
+from nagle_lab.cli.pytest_plugin.recording import Moment, SessionCapture, read, remove, write
 from nagle_lab.cli.pytest_plugin.session_summary import Session, SessionSummary
 from nagle_lab.cli.pytest_plugin.spans import Span, Spans
 from nagle_lab.diagnosis.result.could_stall import Missing
@@ -70,7 +70,7 @@ class Judge:
             self._kept.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise pytest.UsageError(f"--nagle-keep {self._kept}: {error.strerror}: name another folder") from None
-        self._recording = Recording(folder)
+        self._recording = SessionCapture(folder)
         self._spans = Spans()
         self._begin, self._since = Moment(), time.monotonic()
         self._now: tuple[str, ExpectedOfTest] = ("", ExpectedOfTest("", False, self._options, False))

@@ -28,7 +28,7 @@ class Moment:
     dropped: int = 0
 
 
-class Recording:
+class SessionCapture:
     """The file, with frames numbered as they came.
 
     Attributes

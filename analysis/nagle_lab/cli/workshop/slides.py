@@ -24,7 +24,7 @@ from nagle_lab.reports.html.template import ENVIRONMENT
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 
-Stored = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, TrialOutcome]]
+StoredRun = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, TrialOutcome]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TextRun:
         return self.column + len(self.text)
 
 
-def slides_page(script: Workshop, stored: Stored) -> str:
+def slides_page(script: Workshop, stored: StoredRun) -> str:
     """A whole document; NagleLabError where a committed run cannot be judged."""
     slides = list(_slides(script, stored))
     environment = ENVIRONMENT.overlay(loader=PackageLoader("nagle_lab.cli.workshop", "."))
@@ -85,7 +85,7 @@ def _hash(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
-def _slides(script: Workshop, stored: Stored) -> Iterator[Slide]:
+def _slides(script: Workshop, stored: StoredRun) -> Iterator[Slide]:
     parts = [incident.scenario.name for incident in script.incidents] + [MYSTERIES] * bool(script.mysteries)
     about = f"{', '.join(parts)}: {len(script.questions)} questions, about {script.minutes} minutes"
     yield Slide("title", "Nagle's algorithm and delayed ACKs", [Prose(about)])
@@ -99,7 +99,7 @@ def _slides(script: Workshop, stored: Stored) -> Iterator[Slide]:
         yield Slide("answer", title, [*pages.marked(mystery, result), *answer])
 
 
-def _of_incident(incident: Incident, stored: Stored) -> Iterator[Slide]:
+def _of_incident(incident: Incident, stored: StoredRun) -> Iterator[Slide]:
     scenario, title = incident.scenario, f"Incident {incident.number}: {incident.scenario.name}"
     columns: list[tuple[str, Figures]] = []
     before, after = (_judged(incident, name, stored, columns) for name in (scenario.stalled, scenario.fixed))
@@ -120,7 +120,7 @@ def _explained(title: str, ladders: Sequence[Block], asked: Question) -> Iterato
     yield Slide("answer", title, pages.wrong(asked))
 
 
-def _judged(incident: Incident, name: str, stored: Stored, columns: list[tuple[str, Figures]]) -> Run:
+def _judged(incident: Incident, name: str, stored: StoredRun, columns: list[tuple[str, Figures]]) -> Run:
     run, outcome = stored(incident.scenario, incident.scenario.variants[name], incident.settings)
     if run is None or run.contradictions or outcome.figures is None:
         name = f"{incident.scenario.name} {name}"

@@ -16,7 +16,7 @@ REGISTRIES = ("pypi", "npm")
 
 
 @dataclass(frozen=True)
-class Span:
+class ReleaseSpan:
     """Releases of a package, from one to another."""
 
     ecosystem: str
@@ -38,7 +38,7 @@ class TriedRelease:
         return None if self.problem or self.result is None else self.result.verdict
 
 
-def span(package: str, between: str) -> Span:
+def span(package: str, between: str) -> ReleaseSpan:
     """The releases of "pypi:NAME" or "npm:NAME" from "A..B", both included. Raises NagleLabError."""
     ecosystem, colon, name = package.partition(":")
     if not colon or ecosystem not in REGISTRIES or not name:
@@ -56,11 +56,11 @@ def span(package: str, between: str) -> Span:
     begin, end = known.index(first), known.index(last)
     if begin > end:
         raise NagleLabError(f"{between}: {first} is newer than {last}: name the older one first")
-    return Span(ecosystem, name, known[begin : end + 1])
+    return ReleaseSpan(ecosystem, name, known[begin : end + 1])
 
 
 def try_each(
-    span: Span,
+    span: ReleaseSpan,
     command: Sequence[str],
     selection: Selection,
     *,

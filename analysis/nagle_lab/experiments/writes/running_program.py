@@ -11,7 +11,7 @@ from nagle_lab.experiments.software.guarded import JudgedCommand, judge_recordin
 from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.call_sites import sites_in_the_trace, unplaced
 from nagle_lab.experiments.writes.joining import join
-from nagle_lab.experiments.writes.stall_writes import Lines
+from nagle_lab.experiments.writes.stall_writes import CallPlaces
 from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
 from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.strace_attached import STACKS, THREADS, UNTRACED
@@ -75,7 +75,7 @@ def writes_beside(
     def why_none(call: Call) -> str:
         return f"{call.command}: {_SEVERAL if call in sites.ambiguous else _NONE}"
 
-    lines = Lines(sites.found, why or why_none)
+    lines = CallPlaces(sites.found, why or why_none)
     s = result.summary
     notes = [*what_is_cut(trace), *([_GUESSED.format(sites.guessed)] if sites.guessed else [])]
     empty = nothing_found(s.exchanges, s.stalled_exchanges, notes=notes)

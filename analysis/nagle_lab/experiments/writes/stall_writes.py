@@ -24,7 +24,7 @@ _BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # what a program begins 
 _WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
 
 
-class Lines:
+class CallPlaces:
     """Where calls were made: by a hook's mark, or else by the native stack of the same call in another run."""
 
     def __init__(self, native: dict[Call, CallSite] | None = None, why: Callable[[Call], str] | None = None) -> None:
@@ -92,7 +92,7 @@ def _spot(place: Place) -> tuple[str, int | str]:
     return place.file, place.line or place.function
 
 
-def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: Lines, problem: str) -> Writes:
+def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: CallPlaces, problem: str) -> Writes:
     """All that was found of these pairs; what is said besides stays as it is in ``empty``."""
     return replace(
         empty,
@@ -129,7 +129,7 @@ def _share(stalled: int, exchanges: int) -> float:
 _Named = tuple[CallPair, Write, Write]
 
 
-def groups_of(pairs: Iterable[CallPair], lines: Lines) -> list[Group]:
+def groups_of(pairs: Iterable[CallPair], lines: CallPlaces) -> list[Group]:
     """Stalls by the places of their writes, most first."""
     members: dict[object, list[_Named]] = defaultdict(list)
     for pair in pairs:
@@ -146,7 +146,7 @@ def _key(write: Write) -> object:
     return write.call, write.command, write.bytes
 
 
-def _group(members: Sequence[_Named], lines: Lines) -> Group:
+def _group(members: Sequence[_Named], lines: CallPlaces) -> Group:
     first, trigger, held = members[0]
     triggers, helds = [one.bytes for _, one, _ in members], [one.bytes for _, _, one in members]
     return Group(
@@ -172,7 +172,7 @@ def early_us(pairs: Sequence[CallPair]) -> float:
     return round(median(at_once), 1) if (at_once := [us for us in apart if abs(us) < _AT_ONCE_US]) else 0.0
 
 
-def held_writes(pairs: Sequence[CallPair], lines: Lines) -> list[HeldWrite]:
+def held_writes(pairs: Sequence[CallPair], lines: CallPlaces) -> list[HeldWrite]:
     """The first thousand stalls, each by itself."""
     early = early_us(pairs)
     return [

@@ -23,7 +23,7 @@ from nagle_lab.experiments.software.guarded import (
 from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.call_sites import sites_in_another_run, unplaced
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
-from nagle_lab.experiments.writes.stall_writes import Lines
+from nagle_lab.experiments.writes.stall_writes import CallPlaces
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 from nagle_lab.guard.tracing import hooking, strace_command
 from nagle_lab.guard.tracing.calls import Call, Trace
@@ -135,7 +135,7 @@ def writes_of_traced(
         return stall_writes.compared(nothing, s.exchanges, s.stalled_exchanges)
     found = join([capture], result, trace)
     native, note = _native(found.pairs, trace, stacked)
-    lines = Lines(native, lambda call: _why_no_line(call, trace))
+    lines = CallPlaces(native, lambda call: _why_no_line(call, trace))
     writes = stall_writes.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
     writes = msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
     return stall_writes.compared(writes, s.exchanges, s.stalled_exchanges)

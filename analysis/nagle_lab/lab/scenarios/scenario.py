@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[4]
 SHARED_SERVICES = REPOSITORY / "scenarios" / "shared" / "services.yaml"  # what Compose files of scenarios extend
 SIDECAR = "sidecar"  # the folder of the image that captures, and that requirements are tried in
 
-Span = tuple[float, float]
+Bounds = tuple[float, float]
 
 
 class Publication(StrictRecord):
@@ -145,7 +145,7 @@ class Lab(StrictRecord):
     traced: Text | None = None  # the service --trace traces; default: the server or the load's, whichever holds
 
 
-class Roles(StrictRecord):
+class ExpectedRoles(StrictRecord):
     """``[expected]``: the end whose data Nagle's algorithm holds, and the end that delays its ACK."""
 
     held_by: Role
@@ -190,7 +190,7 @@ class Server(StrictRecord):
     version: Text
 
 
-class Load(StrictRecord):
+class LoadTool(StrictRecord):
     """``[load]``: the load tool, the service it runs in, and a template of its command line.
 
     The last line that a ``json`` tool prints is :class:`nagle_lab.runs.witnesses.Load` as JSON.
@@ -224,10 +224,10 @@ class Claim(StrictRecord):
     published: Text
     measure: Annotated[str, Meta(pattern=f"^({'|'.join(MEASURES)})$")]
     of: str
-    reproduced: Span
+    reproduced: Bounds
     why: Text
     against: str | None = None
-    partly: Span | None = None
+    partly: Bounds | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for a span that ends before it begins."""
@@ -248,7 +248,7 @@ class Scenario(StrictRecord):
     source: Publication
     labs: Annotated[dict[str, Lab], Meta(min_length=1)]
     server: Server
-    load: Load
+    load: LoadTool
     parameters: dict[str, Parameter]
     variants: Annotated[dict[str, Variant], Meta(min_length=1)]
     stalled: str = ""

@@ -10,11 +10,11 @@ from nagle_lab.lab.scenarios.scenario import (
     REPOSITORY,
     SIDECAR,
     CapturePoint,
+    ExpectedRoles,
     IntParameter,
     Lab,
     Listener,
     Parameter,
-    Roles,
     Scenario,
     Server,
     ServerOption,
@@ -112,7 +112,7 @@ def _variants(data: dict[str, Any], file: Path) -> dict[str, Variant]:
     tables = convert(data.get("variants", {}), dict[str, dict[str, Any]], file, "variants")
     stalling = {}
     if "expected" in data or any(table.get("verdict") == "STALL" for table in tables.values()):
-        roles = convert(data.pop("expected", {}), Roles, file, "expected")
+        roles = convert(data.pop("expected", {}), ExpectedRoles, file, "expected")
         stalling = {"held_by": roles.held_by, "delayed_by": roles.delayed_by}
     for name, table in tables.items():
         tables[name] = usual | (stalling if table.get("verdict") == "STALL" else {}) | table

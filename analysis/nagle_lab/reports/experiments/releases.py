@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.text import Text
 
 from nagle_lab.errors import printable
-from nagle_lab.experiments.software.releases import Span, TriedRelease, flips
+from nagle_lab.experiments.software.releases import ReleaseSpan, TriedRelease, flips
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, share
 
 
-def show_releases(span: Span, tried: Sequence[TriedRelease], screen: Console) -> None:
+def show_releases(span: ReleaseSpan, tried: Sequence[TriedRelease], screen: Console) -> None:
     """Print every release in order, and each change of the verdict."""
     table = ruled_table(span.name, "verdict", "stalled", "held by", "", words=2)
     for column in table.columns[3:]:
@@ -45,7 +45,7 @@ def _are_neighbours(tried: Sequence[TriedRelease], before: TriedRelease, after: 
     return tried.index(after) - tried.index(before) == 1
 
 
-def releases_json(span: Span, command: Sequence[str], tried: Sequence[TriedRelease]) -> dict[str, Any]:
+def releases_json(span: ReleaseSpan, command: Sequence[str], tried: Sequence[TriedRelease]) -> dict[str, Any]:
     """The releases and changes as the JSON object of ``bisect --json``."""
     return {
         "schema": "nagle-lab-bisect/1",

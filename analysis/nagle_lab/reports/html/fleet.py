@@ -48,7 +48,7 @@ def heat_map(heat: Heat) -> Markup:
             cells=cells,
             width=round(width, 2),
             names=[(shortened(host), TOP + row * ROW) for row, host in enumerate(heat.hosts)],
-            ticks=[(LABEL + at * width, text) for at, text in ticks(heat)],
+            ticks=[(LABEL + at * width, text) for at, text in column_labels(heat)],
             height=TOP + len(heat.hosts) * ROW + 4,
             hosts=len(heat.hosts),
         )
@@ -70,7 +70,7 @@ def words(heat: Heat, row: int, column: int) -> list[str]:
     return [heat.hosts[row], f"{when(heat.begins[column])}, {span}", what, f"{thousands(exchanges)} exchanges"]
 
 
-def ticks(heat: Heat) -> list[tuple[int, str]]:
+def column_labels(heat: Heat) -> list[tuple[int, str]]:
     """The columns that have a label below, and which: as many as fit, at most four."""
     count = len(heat.begins)
     each = next(step for step in (1, 2, 3, 4, 6, 8, 12, 24, 48) if count / step <= 4)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.html.template import render
-from nagle_lab.reports.html.time_axis import Axis, axis, call_moment, events_of, moments_of, scale_of
+from nagle_lab.reports.html.time_axis import Axis, axis, call_moment, event_moments, moments_of, scale_of
 
 _TOP, _LABEL = 108, 48  # the first row, and the least distance of two labels, in units of the drawing
 _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
@@ -21,7 +21,7 @@ _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
 def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
     """The rows of a ladder, those of its stall marked; ``scale``: units per ns, without it one that fits."""
     moments, written = moments_of(ladder), ladder.written
-    time = axis(events_of(ladder), scale or scale_of(ladder), _TOP)
+    time = axis(event_moments(ladder), scale or scale_of(ladder), _TOP)
     exact = [time.y(ns) for ns in [*moments, *(call_moment(one.ns, moments) for one in written)]]
     labels = _labels(exact, time)
     rows, calls = slice(len(moments)), slice(len(moments), len(exact))
@@ -42,12 +42,12 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
         ],
         parts={row.part: y for row, y in zip(ladder.rows, exact[rows], strict=True)},
         breaks=[
-            {"y": each.y, "label": label, "ns": round(each.ns), "time": duration(each.ns)}
+            {"y": each.y, "label": label, "ns": round(each.ns), "time": duration_text(each.ns)}
             for each, label in zip(time.breaks, labels[len(exact) :], strict=True)
         ],
         bottom=time.bottom,
         height=math.ceil(bottom + bar + 8) if bar else bottom,
-        bar={"y": bottom, "height": bar, "time": duration(time.bar)},
+        bar={"y": bottom, "height": bar, "time": duration_text(time.bar)},
         unit=unit,
         ticks=[(_tick(at / ns, time.step / ns), y) for at, y in time.ticks()],
     )
@@ -75,7 +75,7 @@ def apart(exact: Sequence[float], least: float) -> list[float]:
     return [y + i * least for i, y in enumerate(placed)]
 
 
-def duration(ns: float) -> str:
+def duration_text(ns: float) -> str:
     """A duration with its unit, in at most three figures: 43.2 ms, 635 µs, 10 µs."""
     unit, one = _unit(ns)
     return f"{ns / one:.3g} {unit}" if ns < 999.5 * one else f"{ns / one:,.0f} {unit}"

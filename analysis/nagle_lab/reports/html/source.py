@@ -11,7 +11,7 @@ _LONGEST_FILE, _LONGEST_LINE = 4_000_000, 200  # bytes, characters
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceLine:
     """A line of a file; ``part`` is "trigger", "held" or "both" where it wrote that, else empty."""
 
     number: int
@@ -24,7 +24,7 @@ class SourceLines:
     """Consecutive lines of a file."""
 
     file: str
-    lines: Sequence[Line]
+    lines: Sequence[SourceLine]
 
 
 def sources_of(group: Group, below: Path | None = None) -> list[SourceLines]:
@@ -59,9 +59,9 @@ def _pieces(marks: Iterable[int]) -> list[range]:
     return pieces
 
 
-def _lines(lines: Sequence[str], piece: range, marks: dict[int, str]) -> list[Line]:
+def _lines(lines: Sequence[str], piece: range, marks: dict[int, str]) -> list[SourceLine]:
     numbers = [number for number in piece if number <= len(lines)]
-    return [Line(number, lines[number - 1][:_LONGEST_LINE], marks.get(number, "")) for number in numbers]
+    return [SourceLine(number, lines[number - 1][:_LONGEST_LINE], marks.get(number, "")) for number in numbers]
 
 
 def _read(path: Path, below: Path | None) -> list[str]:

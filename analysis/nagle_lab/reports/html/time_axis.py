@@ -77,7 +77,7 @@ class Axis:
 
 def scale_of(ladder: Ladder) -> float:
     """Units per ns with which a ladder fills its room, or its arrows can be told apart; 0 where no time passes."""
-    moments = events_of(ladder)
+    moments = event_moments(ladder)
     if not moments[-1]:
         return 0.0
     shortest = min((gap for a, b in pairwise(moments) if (gap := b - a) >= _AT_ONCE), default=moments[-1])
@@ -97,7 +97,7 @@ def moments_of(ladder: Ladder) -> list[int]:
     return moments
 
 
-def events_of(ladder: Ladder) -> list[int]:
+def event_moments(ladder: Ladder) -> list[int]:
     """In order the moments of rows, and of calls that wrote."""
     moments = moments_of(ladder)
     return sorted([*moments, *(call_moment(call.ns, moments) for call in ladder.written)])

@@ -283,7 +283,7 @@ def line(finding: Finding) -> str:
     )
 
 
-def counted(stalls: int, lost_ms: float) -> str:
+def since_start(stalls: int, lost_ms: float) -> str:
     """Stalls since the beginning, as the live view has counted them."""
     return f"since start {stalls:,} stalls, {lost_ms / 1e3:,.1f} s lost" if stalls else ""
 
