@@ -40,7 +40,7 @@ _TO_DO = {
 
 
 def os_problem(error: OSError) -> NagleLabError:
-    """Return the error that says what the operating system refused, of which file, and what to do."""
+    """The error that says what the operating system refused, of which file, and what to do."""
     to_do = _TO_DO.get(error.errno or 0, f"{error.strerror}: check the path and its permissions")
     return NagleLabError(f"{error.filename or 'output'}: {to_do}")
 

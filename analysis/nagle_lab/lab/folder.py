@@ -32,7 +32,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, runs_dir: Path, what: str) -> Self:
-        """Return a new folder for a run of ``what``; NagleLabError if ``runs_dir`` cannot be written to."""
+        """A new folder for a run of ``what``; NagleLabError if ``runs_dir`` cannot be written to."""
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
             folder = cls._new(runs_dir, what)
@@ -94,7 +94,7 @@ class RunFolder:
 
 
 def disk_problem(error: OSError, what: str, runs_dir: Path) -> NagleLabError:
-    """Return the error that says why ``what`` cannot be written under ``runs_dir``."""
+    """The error that says why ``what`` cannot be written under ``runs_dir``."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NagleLabError(f"disk full while writing {what}: make room in {runs_dir}")
     to_do = "name another folder with --runs"
@@ -114,7 +114,7 @@ def require_runs_folder(runs_dir: Path) -> None:
 
 
 def anything_recorded(folder: Path) -> bool:
-    """Return whether a capture in the folder holds more than its file header."""
+    """Whether a capture in the folder holds more than its file header."""
     return any(capture.stat().st_size > _PCAP_HEADER_BYTES for capture in folder.glob("*.pcap"))
 
 

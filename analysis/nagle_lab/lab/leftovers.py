@@ -11,12 +11,12 @@ LOCK_LABEL, HOST_LABEL = "nagle-lab.lock", "nagle-lab.host"
 
 
 def labels(lock_path: Path) -> dict[str, str]:
-    """Return the labels of a run's containers and networks."""
+    """The labels of a run's containers and networks."""
     return {LOCK_LABEL: str(lock_path), HOST_LABEL: os.uname().nodename}
 
 
 def label_variables(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables from which the Compose files make ``labels``: ``NAGLE_LAB_LOCK``, ``NAGLE_LAB_HOST``."""
+    """The variables from which the Compose files make ``labels``: ``NAGLE_LAB_LOCK``, ``NAGLE_LAB_HOST``."""
     return {name.upper().replace("-", "_").replace(".", "_"): value for name, value in labels.items()}
 
 

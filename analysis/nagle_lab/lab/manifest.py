@@ -72,7 +72,7 @@ def write_json(file: Path, content: StrictRecord) -> None:
 
 
 def git_revision() -> str | None:
-    """Return the commit of this repository, with ``-dirty`` for local changes; None outside a clone."""
+    """The commit of this repository, with ``-dirty`` for local changes; None outside a clone."""
     if shutil.which("git") is None:
         return None
     described = run(["git", "-C", str(REPOSITORY), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"])
@@ -101,7 +101,7 @@ def image_records(containers: Iterable[Container], bases: Mapping[str, BaseImage
 
 
 def capture_record(point: CapturePoint, namespace: str, described: Sequence[str]) -> CaptureRecord:
-    """Return where one capture was taken, and the interface as its sidecar ``described`` it, line by line."""
+    """Where one capture was taken, and the interface as its sidecar ``described`` it, line by line."""
     mtu = first_value(described, "mtu")
     return CaptureRecord(
         service=point.service,
@@ -113,13 +113,13 @@ def capture_record(point: CapturePoint, namespace: str, described: Sequence[str]
 
 
 def namespace_record(services: Sequence[str], described: Sequence[str]) -> NamespaceRecord:
-    """Return one network namespace: its services, and its settings as a sidecar in it ``described`` them."""
+    """One network namespace: its services, and its settings as a sidecar in it ``described`` them."""
     addresses = [line.partition(" ")[2] for line in described if line.startswith("address ")]
     return NamespaceRecord(list(services), addresses, _pairs(described, "sysctl"))
 
 
 def first_value(described: Sequence[str], what: str) -> str | None:
-    """Return what follows the word ``what`` in the first line of ``described`` that begins with it."""
+    """What follows the word ``what`` in the first line of ``described`` that begins with it."""
     return next((line.partition(" ")[2] for line in described if line.split(" ")[0] == what), None)
 
 

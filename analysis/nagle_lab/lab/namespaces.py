@@ -42,7 +42,7 @@ def captured_namespaces(
 
 
 def captured_namespace(service: str, captured: Iterable[Namespace]) -> Namespace:
-    """Return the namespace of ``service``; NagleLabError if nothing is captured there."""
+    """The namespace of ``service``; NagleLabError if nothing is captured there."""
     for namespace in captured:
         if service in namespace.services:
             return namespace

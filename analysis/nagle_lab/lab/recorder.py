@@ -90,7 +90,7 @@ class Recorder:
             raise NagleLabError(f"the capture at the {self._name} ended early: {(words or ['no message'])[-1]}")
 
     def _await(self, done: Callable[[str], T | None]) -> T:
-        """Return the first result that is not None of ``done(line)`` over the lines the sidecar writes."""
+        """The first result that is not None of ``done(line)`` over the lines the sidecar writes."""
         deadline = time.monotonic() + _ANSWER_S
         while True:
             self.check()
@@ -119,23 +119,23 @@ class Recorder:
         return lines
 
     def wait_until_capturing(self) -> None:
-        """Return once tcpdump captures: from here on no packet is missed."""
+        """Wait until tcpdump captures: from here on no packet is missed."""
         self._await(lambda line: True if "listening on" in line else None)
         # Between tcpdump's bind(2) and its filter every packet counts as received, of whatever protocol.
         numbers = self.numbers()
         self._early = numbers.received - numbers.captured
 
     def listening(self, port: int) -> bool:
-        """Return whether a socket in the sidecar's namespace listens on TCP ``port``; sends no packet."""
+        """Whether a socket in the sidecar's namespace listens on TCP ``port``; sends no packet."""
         self._send(f"listening {port}")
         return self._await({"listening yes": True, "listening no": False}.get)
 
     def describe(self) -> list[str]:
-        """Return the lines of ``record``'s ``describe``."""
+        """The lines of ``record``'s ``describe``."""
         return self._ask("describe")
 
     def counters(self) -> list[str]:
-        """Return /proc/net/snmp and /proc/net/netstat of the namespace, as lines."""
+        """/proc/net/snmp and /proc/net/netstat of the namespace, as lines."""
         return self._ask("counters")
 
     def watch_lateness(self) -> None:
@@ -148,7 +148,7 @@ class Recorder:
         return parse_lateness(self._ask("lateness"))
 
     def numbers(self) -> CaptureNumbers:
-        """Return tcpdump's own counts up to now."""
+        """What tcpdump itself has counted up to now."""
         self._send("stats")
         return self._await(self._parsed)
 
@@ -162,7 +162,7 @@ class Recorder:
         return replace(numbers, received=received - early, early=early)
 
     def settle(self, at_most_s: float | None = None) -> None:
-        """Return once tcpdump has written all it received, and that for some time; at the latest after 5 s.
+        """Wait until tcpdump has written all it received, and that for some time; at the latest after 5 s.
 
         The kernel keeps the last block of the ring from tcpdump for up to a second, and stopping tcpdump
         discards it. Whether everything arrived is for the reader of the numbers to judge. After ``stop`` all is

@@ -73,7 +73,7 @@ class LiveLab:
         remove_project(self._project)
 
     def details(self) -> dict[str, Container]:
-        """Return the details of each container, by service."""
+        """The details of each container, by service."""
         containers = container_details(list(self._ids.values()))
         return {container.config.labels[SERVICE_LABEL]: container for container in containers}
 
@@ -103,7 +103,7 @@ class LiveLab:
         return tracer.Tracer(self._id(tracer.SERVICE), folder, waits_for_load=waits_for_load)
 
     def wait_until_listening(self, services: Sequence[str], port: int, watcher: Recorder) -> None:
-        """Return once one of ``services`` listens on TCP ``port``, asking ``watcher``, which sends no packet.
+        """Wait until one of ``services`` listens on TCP ``port``, asking ``watcher``, which sends no packet.
 
         Raises NagleLabError with the last log lines of whatever ends meanwhile, or of ``services`` after 15 s.
         """
@@ -142,7 +142,7 @@ class LiveLab:
             raise NagleLabError(f"the {first} ended with exit code {states[first].exit_code}: {log}")
 
     def paused(self) -> list[str]:
-        """Return the services whose containers are paused."""
+        """The services whose containers are paused."""
         return [service for service, container in self.details().items() if container.state.status == "paused"]
 
     def _id(self, service: str) -> str:

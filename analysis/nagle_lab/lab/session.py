@@ -266,12 +266,12 @@ class _Session:
             self._manifest.captures[name] = capture_record(point, at, described[name])
 
     def _counters(self) -> dict[str, dict[str, int]]:
-        """Return the kernel's TCP counters by namespace."""
+        """The kernel's TCP counters by namespace."""
         recorders = {name: self._recorders[each.captures[0]] for name, each in self._namespaces.items()}
         return {name: parse_counters(recorder.counters()) for name, recorder in recorders.items()}
 
     def _command(self) -> str:
-        """Return the load's command line."""
+        """The load's command line."""
         return self._scenario.rendered(self._scenario.load.command, self._values)
 
     def _load(self, lab: LiveLab, output: Path, started: Child | None) -> LoadRun:

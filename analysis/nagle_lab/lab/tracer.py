@@ -34,7 +34,7 @@ _ATTACHED_S, _POLL_S, _ENDED_S = 30.0, 0.02, 20.0
 
 
 def traced_service(scenario: Scenario, variant: Variant) -> str:
-    """Return the service whose calls are of interest: the one that holds, where the scenario stalls."""
+    """The service whose calls are of interest: the one that holds, where the scenario stalls."""
     if service := scenario.lab(variant).traced:
         return service
     stalled = scenario.variants.get(scenario.stalled)
@@ -43,14 +43,14 @@ def traced_service(scenario: Scenario, variant: Variant) -> str:
 
 
 def with_tracer(lab: Lab, service: str) -> Lab:
-    """Return the lab with the sidecar that traces that service."""
+    """The lab with the sidecar that traces that service."""
     files = ("trace.yaml", "hooks.yaml") if service == HOOKED else ("trace.yaml",)
     compose = (*lab.compose, *(_SHARED / name for name in files))
     return replace(lab, compose=compose, images=(*lab.images, _SHARED / SERVICE))
 
 
 def variables(service: str) -> dict[str, str]:
-    """Return what the sidecar's Compose file asks for."""
+    """What the sidecar's Compose file asks for."""
     return {"NAGLE_LAB_TRACED": service, "NAGLE_LAB_TRACER": str(_SHARED / SERVICE)}
 
 
@@ -79,7 +79,7 @@ def put_hooks(container: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def held_back(command: str) -> str:
-    """Return the command so that it begins when strace is attached to it: see ``Tracer``."""
+    """The command so that it begins when strace is attached to it: see ``Tracer``."""
     return f"{shlex.join(_HELD_BACK)} {command}"
 
 
@@ -117,7 +117,7 @@ class Tracer:
             self._said.append(raw.decode(errors="replace").rstrip("\n"))
 
     def wait_until_tracing(self) -> None:
-        """Return once strace is attached; NagleLabError says why it is not."""
+        """Wait until strace is attached; NagleLabError says why it is not."""
         until = time.monotonic() + _ATTACHED_S
         while "tracing" not in self._said:
             if self._process.poll() is not None or time.monotonic() > until:
@@ -127,7 +127,7 @@ class Tracer:
             pause(_POLL_S)
 
     def version(self) -> str:
-        """Return the version of strace."""
+        """The version of strace."""
         return next((line.split()[1] for line in self._said if line.startswith("strace ")), "")
 
     def stop(self) -> None:

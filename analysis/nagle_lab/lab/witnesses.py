@@ -10,7 +10,7 @@ _COUNT = re.compile(r"(\d+) packets? (captured|received by filter|dropped by ker
 
 
 def parse_capture_numbers(text: str) -> CaptureNumbers | None:
-    """Return the counts in tcpdump's message ``text``, or None if it is another message."""
+    """The counts in tcpdump's message ``text``, or None if it is another message."""
     counts = {what: int(number) for number, what in _COUNT.findall(text)}
     if not {"captured", "received by filter", "dropped by kernel"} <= counts.keys():
         return None
@@ -23,7 +23,7 @@ def parse_capture_numbers(text: str) -> CaptureNumbers | None:
 
 
 def parse_lateness(lines: Sequence[str]) -> Lateness:
-    """Return what ``scenarios/shared/sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
+    """What ``scenarios/shared/sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
     words = next((line.split()[1:] for line in lines if line.startswith("late ")), [])
     if len(words) != len(Lateness.__struct_fields__):
         answer = " / ".join(lines) or "no answer"
@@ -32,7 +32,7 @@ def parse_lateness(lines: Sequence[str]) -> Lateness:
 
 
 def parse_counters(lines: Sequence[str]) -> dict[str, int]:
-    """Return the kernel's TCP counters by name (``Tcp.InSegs``, ``TcpExt.DelayedACKs``, …).
+    """The kernel's TCP counters by name (``Tcp.InSegs``, ``TcpExt.DelayedACKs``, …).
 
     ``lines`` are /proc/net/snmp and /proc/net/netstat: for each protocol a line of names, then one of values.
     """
@@ -46,7 +46,7 @@ def parse_counters(lines: Sequence[str]) -> dict[str, int]:
 
 
 def option_in_effect(configuration: str, demanded: str) -> bool:
-    """Return whether the line ``demanded`` stands in the configuration, and no line of the same directive differs."""
+    """Whether the line ``demanded`` stands in the configuration, and no line of the same directive differs."""
     directive = demanded.split(maxsplit=1)[0]
     lines = [" ".join(line.split()) for line in configuration.splitlines()]
     return {line for line in lines if line.split(" ", 1)[0] == directive} == {demanded}

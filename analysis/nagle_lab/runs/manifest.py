@@ -16,8 +16,8 @@ from nagle_lab.diagnosis.result.result import Count, Role
 from nagle_lab.runs.record import Port, SignedNumber, StrictRecord
 
 MANIFEST = "manifest.json"
-# Of a traced run: calls, with stacks and without in one file; threads that were there, and of whom. What guard leaves
-# in its folders is another thing, and has names of its own (guard/tracing/).
+# Of a traced run: calls, with stacks and without in one file; threads that were there, and of whom. Files of these
+# names in guard's folders are made by its own tracers (guard/tracing/).
 TRACE, THREADS = "strace.txt", "strace-threads.txt"
 SCHEMA: Literal["nagle-lab-manifest/1"] = "nagle-lab-manifest/1"
 

@@ -59,7 +59,7 @@ class ComposeSearch:
         self._asked = {command: Child([*command, "version", "--short"]) for command in there}
 
     def result(self) -> Compose:
-        """Return the Compose to use; NagleLabError when there is none new enough."""
+        """The Compose to use; NagleLabError when there is none new enough."""
         for command, child in self._asked.items():
             answer = child.finish()
             version = answer.stdout.strip().removeprefix("v")
@@ -71,7 +71,7 @@ class ComposeSearch:
 
 
 def error_line(finished: Finished) -> str:
-    """Return the line of Compose's output that best explains why it failed."""
+    """The line of Compose's output that best explains why it failed."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", finished.stdout + "\n" + finished.stderr)
     lines = [line.strip() for line in plain.splitlines()]
     by_apt = re.findall(r"\bE: .+", "\n".join(lines))  # in the middle of a build's output

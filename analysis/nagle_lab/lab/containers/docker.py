@@ -25,7 +25,7 @@ def docker(*arguments: str) -> Finished:
 
 
 def engine_version() -> str:
-    """Return the engine's version; NagleLabError when there is no Docker or no engine answers."""
+    """The engine's version; NagleLabError when there is no Docker or no engine answers."""
     if shutil.which("docker") is None:
         raise NagleLabError("Docker is not installed: run `make setup`")
     answer = docker("version", "--format", "{{.Server.Version}}")
@@ -61,17 +61,17 @@ class Container(Struct, frozen=True, rename="pascal"):
 
 
 def image_details(images: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the details of those of ``images`` that exist (``docker image inspect``)."""
+    """The details of those of ``images`` that exist (``docker image inspect``)."""
     return decode(docker("image", "inspect", *images).stdout or "[]", type=list[dict[str, Any]])
 
 
 def container_details(ids: Sequence[str]) -> list[Container]:
-    """Return the details of the containers ``ids`` (``docker container inspect``)."""
+    """The details of the containers ``ids`` (``docker container inspect``)."""
     return decode(docker("container", "inspect", *ids).stdout or "[]", type=list[Container])
 
 
 def containers(project: str) -> dict[str, str]:
-    """Return service → container id of a Compose project, running or not."""
+    """Service → container id of a Compose project, running or not."""
     rows = docker(
         "ps", "--all", "--no-trunc", "--filter", f"label={PROJECT_LABEL}={project}",
         "--format", f'{{{{.Label "{SERVICE_LABEL}"}}}} {{{{.ID}}}}',
@@ -81,7 +81,7 @@ def containers(project: str) -> dict[str, str]:
 
 
 def labelled(lock_label: str, host_label: str) -> set[tuple[str, str, str]]:
-    """Return (project, lock, host) of all containers and networks that have ``lock_label``."""
+    """The (project, lock, host) of all containers and networks that have ``lock_label``."""
     row = "\t".join(f'{{{{.Label "{label}"}}}}' for label in (PROJECT_LABEL, lock_label, host_label))
     with interruptible():
         answers = _list_all("--filter", f"label={lock_label}", "--format", row)
@@ -90,7 +90,7 @@ def labelled(lock_label: str, host_label: str) -> set[tuple[str, str, str]]:
 
 
 def _list_all(*arguments: str) -> list[Finished]:
-    """Return the answers to ``docker ps --all`` and ``docker network ls`` with those ``arguments``."""
+    """The answers to ``docker ps --all`` and ``docker network ls`` with those ``arguments``."""
     commands = (["docker", "ps", "--all"], ["docker", "network", "ls"])
     children = [Child([*command, *arguments]) for command in commands]
     return [child.wait(_PATIENCE_S) for child in children]
@@ -127,12 +127,12 @@ def remove_project(project: str) -> None:
 
 
 def last_log_lines(container: str) -> str:
-    """Return the last three lines a container logged, joined to one line."""
+    """The last three lines a container logged, joined to one line."""
     answer = docker("logs", "--tail", "3", container)
     words = [line.strip() for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
     return " / ".join(words) or "it logged nothing"
 
 
 def plain_environment() -> dict[str, str]:
-    """Return our environment without what would turn Compose to another project or file."""
+    """Our environment without what would turn Compose to another project or file."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}

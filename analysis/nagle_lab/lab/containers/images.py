@@ -22,7 +22,7 @@ _BUILD_LOCK = REPOSITORY / ".cache" / "images.lock"
 def ready_images(
     lab: Lab, compose: Compose, variables: dict[str, str], progress: Callable[[str], None]
 ) -> tuple[str, dict[str, BaseImage]]:
-    """Return the tag under which the images of ``lab`` exist now, and the bases they were built from, by name.
+    """The tag under which the images of ``lab`` exist now, and the bases they were built from, by name.
 
     The tag is a digest of everything the images are made of: another checkout, base or SERVER_IMAGE on the same
     host makes other tags, and unchanged images are found by one question to the engine.
@@ -57,17 +57,17 @@ def _base(name: str, progress: Callable[[str], None]) -> BaseImage:
 
 
 def image_names(lab: Lab, tag: str) -> list[str]:
-    """Return the names of the images of ``lab``."""
+    """The names of the images of ``lab``."""
     return [f"nagle-lab/{folder.name}:{tag}" for folder in lab.images]
 
 
 def sidecar_image(tag: str) -> str:
-    """Return the name of the image that every lab captures with."""
+    """The name of the image that every lab captures with."""
     return f"nagle-lab/{SIDECAR}:{tag}"
 
 
 def image_tag(lab: Lab, bases: Mapping[str, str]) -> str:
-    """Return a digest of what the images are made of.
+    """A digest of what the images are made of.
 
     That is: ``bases`` (name → id), the Compose files, and every file in the folders of the images.
     """

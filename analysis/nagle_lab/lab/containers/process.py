@@ -27,7 +27,7 @@ class Finished:
     stderr: str
 
     def last_line(self) -> str:
-        """Return the last line it wrote on stderr, or else on stdout; the exit code if it wrote nothing."""
+        """The last line it wrote on stderr, or else on stdout; the exit code if it wrote nothing."""
         return last_line(self.stdout + "\n" + self.stderr, f"exit code {self.exit_code}")
 
 
@@ -49,7 +49,7 @@ class Child:
         )
 
     def wait(self, timeout_s: float | None = None) -> Finished:
-        """Return once it has ended, whatever signals arrive; killed after ``timeout_s``."""
+        """Wait for how it ended, whatever signals arrive; killed after ``timeout_s``."""
         finished = self._ended_within(timeout_s)
         if finished is not None:
             return finished
@@ -63,7 +63,7 @@ class Child:
             return self.wait(timeout_s)
 
     def ended_within(self, timeout_s: float) -> Finished | None:
-        """Return how it ended, or None if it runs on after ``timeout_s``; a signal raises KeyboardInterrupt."""
+        """How it ended, or None if it runs on after ``timeout_s``; a signal raises KeyboardInterrupt."""
         with interruptible():
             return self._ended_within(timeout_s)
 

@@ -12,7 +12,7 @@ from nagle_lab.runs.witnesses import Load
 
 
 def parse_ab(command: str, output: str) -> tuple[str, Load]:
-    """Return version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is no report of ab's."""
+    """Version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is no report of ab's."""
 
     def figure(label: str, absent: str | None = None) -> str:
         match = re.search(rf"^{label}:\s+([\d.]+)", output, re.MULTILINE)
@@ -40,7 +40,7 @@ def parse_ab(command: str, output: str) -> tuple[str, Load]:
 
 
 def parse_json(command: str, output: str) -> tuple[str, Load]:
-    """Return version and figures in the last line of ``output`` that begins with ``{``: Load's fields as JSON.
+    """Version and figures in the last line of ``output`` that begins with ``{``: Load's fields as JSON.
 
     Raises NagleLabError, naming the tool and the field, where there is no such line or a field is wrong.
     """

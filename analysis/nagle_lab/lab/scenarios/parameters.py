@@ -24,7 +24,7 @@ def resolve(
     settings: Mapping[str, str],
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """Return the value of every parameter of ``scenario``, by name.
+    """The value of every parameter of ``scenario``, by name.
 
     ``settings`` are the user's NAME → VALUE. Raises NagleLabError for a name that is no parameter, for a value
     (from settings or environment) that its parameter does not take, and for one that contradicts the variant.

@@ -48,13 +48,13 @@ class IntParameter(StrictRecord, tag_field="kind", tag="int"):
             raise ValueError(f"default is less than min = {self.min}")
 
     def checked(self, value: str) -> str:
-        """Return ``value`` without leading zeros; NagleLabError for what is no such number."""
+        """``value`` without leading zeros; NagleLabError for what is no such number."""
         if not (value.isascii() and value.isdigit() and len(value) < 19) or int(value) < self.min:
             raise NagleLabError(f"{self.name}={value} is not valid: use a whole number from {self.min}")
         return str(int(value))
 
     def text(self, value: str) -> str:
-        """Return ``value`` as it stands in commands."""
+        """``value`` as it stands in commands."""
         return value
 
 
@@ -72,13 +72,13 @@ class ChoiceParameter(StrictRecord, tag_field="kind", tag="choice"):
             raise ValueError(f"default must be one of {', '.join(self.choices)}, not {self.default!r}")
 
     def checked(self, value: str) -> str:
-        """Return ``value``; NagleLabError for what is no choice."""
+        """``value``; NagleLabError for what is no choice."""
         if value not in self.choices:
             raise NagleLabError(f"{self.name}={value} is not valid: use {' or '.join(self.choices)}")
         return value
 
     def text(self, value: str) -> str:
-        """Return ``value`` as it stands in commands."""
+        """``value`` as it stands in commands."""
         return self.choices[value]
 
 
@@ -257,7 +257,7 @@ class Scenario(StrictRecord):
     claims: tuple[Claim, ...] = ()
 
     def variant(self, name: str) -> Variant:
-        """Return the variant ``name``; NagleLabError names those there are."""
+        """The variant ``name``; NagleLabError names those there are."""
         if name not in self.variants:
             names = ", ".join(self.variants)
             raise NagleLabError(f"scenario {self.name} has no variant {name!r}: choose one of {names}")
@@ -275,14 +275,14 @@ class Scenario(StrictRecord):
         return [self.variants[name] for name in names]
 
     def lab(self, variant: Variant) -> Lab:
-        """Return the lab that ``variant`` runs in."""
+        """The lab that ``variant`` runs in."""
         return self.labs[variant.lab]
 
     def int_parameters(self) -> list[str]:
-        """Return the names of the parameters that are whole numbers."""
+        """The names of the parameters that are whole numbers."""
         return [name for name, parameter in self.parameters.items() if isinstance(parameter, IntParameter)]
 
     def rendered(self, template: str, values: Mapping[str, str]) -> str:
-        """Return ``template`` with each ``{NAME}`` replaced by its value's text in commands."""
+        """``template`` with each ``{NAME}`` replaced by its value's text in commands."""
         texts = {name: self.parameters[name].text(value) for name, value in values.items()}
         return " ".join(template.format_map(texts).split())

@@ -26,7 +26,7 @@ SCENARIOS = REPOSITORY / "scenarios"  # where they are looked for, unless a fold
 
 
 def scenarios(folder: Path | None = None) -> dict[str, Scenario]:
-    """Return every scenario under ``folder`` by name, in alphabetical order.
+    """Every scenario under ``folder`` by name, in alphabetical order.
 
     Raises NagleLabError where there is none, and naming file and key where one is wrong.
     """
@@ -34,7 +34,7 @@ def scenarios(folder: Path | None = None) -> dict[str, Scenario]:
 
 
 def readable_scenarios() -> tuple[dict[str, Scenario], list[NagleLabError]]:
-    """Return the scenarios that can be read, by name, and what is wrong with each of the others.
+    """The scenarios that can be read, by name, and what is wrong with each of the others.
 
     Raises NagleLabError where there is none at all.
     """
@@ -48,7 +48,7 @@ def readable_scenarios() -> tuple[dict[str, Scenario], list[NagleLabError]]:
 
 
 def find_scenario(name: str, folder: Path | None = None) -> Scenario:
-    """Return the scenario ``name`` under ``folder``, whatever is wrong with the others.
+    """The scenario ``name`` under ``folder``, whatever is wrong with the others.
 
     Raises NagleLabError where there is none, naming those there are, and naming file and key where it is wrong.
     """
@@ -61,7 +61,7 @@ def find_scenario(name: str, folder: Path | None = None) -> Scenario:
 
 
 def scenario_files(folder: Path) -> list[Path]:
-    """Return the ``scenario.toml`` of every scenario under ``folder``; NagleLabError where there is none."""
+    """The ``scenario.toml`` of every scenario under ``folder``; NagleLabError where there is none."""
     files = sorted(folder.glob("*/scenario.toml"))
     if not files:
         raise NagleLabError(
@@ -72,7 +72,7 @@ def scenario_files(folder: Path) -> list[Path]:
 
 
 def load_scenario(file: Path) -> Scenario:
-    """Return the scenario in ``file``, named after its folder; NagleLabError names file and key."""
+    """The scenario in ``file``, named after its folder; NagleLabError names file and key."""
     data = read_toml(file)
     data["parameters"] = convert_each(data.get("parameters", {}), Parameter, file, "parameters")
     data["server"] = convert(data.get("server", {}), Server, file, "server")
@@ -85,7 +85,7 @@ def load_scenario(file: Path) -> Scenario:
 
 
 def _labs(data: dict[str, Any], file: Path) -> dict[str, Lab]:
-    """Return the labs, which have the scenario's listeners and option unless they have their own."""
+    """The labs, which have the scenario's listeners and option unless they have their own."""
 
     def existing(_path: type, name: object) -> Path:
         path = (file.parent / str(name)).resolve()
@@ -107,7 +107,7 @@ def _labs(data: dict[str, Any], file: Path) -> dict[str, Lab]:
 
 
 def _variants(data: dict[str, Any], file: Path) -> dict[str, Variant]:
-    """Return the variants; those without their own have the first lab, the server's port, the usual roles."""
+    """The variants; those without their own have the first lab, the server's port, the usual roles."""
     usual = {"lab": next(iter(data["labs"]), ""), "port": data["server"].port}
     tables = convert(data.get("variants", {}), dict[str, dict[str, Any]], file, "variants")
     stalling = {}

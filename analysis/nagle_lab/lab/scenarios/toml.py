@@ -17,7 +17,7 @@ Text = Annotated[str, Meta(pattern=r"\S")]  # not empty
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Return what ``file`` holds, the text in it without blanks at either end; NagleLabError if it is not TOML."""
+    """What ``file`` holds, the text in it without blanks at either end; NagleLabError if it is not TOML."""
     try:
         content: dict[str, Any] = _stripped(tomllib.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
@@ -38,7 +38,7 @@ def _stripped(value: Any) -> Any:
 def convert(
     value: object, form: type[T], file: Path, key: str = "", hook: Callable[[Any, Any], Any] | None = None
 ) -> T:
-    """Return the ``value`` of ``key`` in ``file`` as a ``form``.
+    """The ``value`` of ``key`` in ``file`` as a ``form``.
 
     ``hook(type, value)`` makes what is no type of TOML's, or raises ValueError.
 
@@ -68,19 +68,19 @@ def convert_each(
 
 
 def named(name: str, table: dict[str, Any], file: Path, key: str = "") -> dict[str, Any]:
-    """Return the ``table`` at ``key`` with its ``name`` in it, which the file must not hold."""
+    """The ``table`` at ``key`` with its ``name`` in it, which the file must not hold."""
     if "name" in table:
         raise mistake(file, key and f"{key}:", "Object contains unknown field `name`")
     return {"name": name, **table}
 
 
 def mistake(file: Path, key: str, problem: str) -> NagleLabError:
-    """Return the error that says what the ``problem`` with ``key`` of ``file`` is."""
+    """The error that says what the ``problem`` with ``key`` of ``file`` is."""
     return NagleLabError(" ".join(filter(None, (f"{file}:", key, problem))))
 
 
 def _words(form: Any, key: str) -> list[str]:
-    """Return the words that ``key`` of ``form`` may be: of a union of structs its tags, else those of a Literal."""
+    """The words that ``key`` of ``form`` may be: of a union of structs its tags, else those of a Literal."""
     tags = [each.__struct_config__.tag for each in get_args(form)]
     hint = None if tags else get_type_hints(form)[key]
     return tags or [word for each in (hint, *get_args(hint)) for word in get_args(each) if isinstance(word, str)]

@@ -279,8 +279,9 @@ static long length_of(jlong address, jint count) {
     return sum;
 }
 
-/* The native methods that write, each with ourselves before it: COVER(name, its result, the rest of its parameters,
- * what to pass on, the socket, the bytes or 0 where not known, whether it sets an option of TCP). */
+/* The native methods that write, or set an option, each with ourselves before it. `result` is its type and `parameters`
+ * its own, of which `passed` are handed on; `fd` is the socket, `length` the bytes or 0 where not known, `option` whether
+ * it sets an option of TCP; it is told only where `when` is true. */
 #define COVER(name, result, parameters, passed, fd, length, option, when) \
     static result (*original_##name) parameters; \
     static result name parameters { \
