@@ -8,13 +8,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from nagle_lab.diagnosis.result.result import Role
+from nagle_lab.diagnosis.result.result import Number, Role, Share
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.live.watch.view import Row, View
 
 SCHEMA: Literal["nagle-lab-watch/1"] = "nagle-lab-watch/1"
 AGAIN_S = 60.0  # after so long a finding that goes on is told of again
-_Number = Annotated[float, Meta(ge=0)]
 _Count = Annotated[int, Meta(ge=0)]
 
 
@@ -29,12 +28,12 @@ class Finding(msgspec.Struct, frozen=True, tag="finding", tag_field="event"):
     peer: str  # process and address of the clients
     held_by: list[str]  # roles
     sure: Literal["certain", "likely", ""]
-    stalls_per_s: _Number  # in the window, and so are the next three
-    lost_ms_per_s: _Number
-    wait_ms: _Number  # median
-    stalled_share: Annotated[float, Meta(ge=0, le=1)]
+    stalls_per_s: Number  # in the window, and so are the next three
+    lost_ms_per_s: Number
+    wait_ms: Number  # median
+    stalled_share: Share
     stalls: _Count  # since it began
-    lost_ms: _Number  # likewise
+    lost_ms: Number  # likewise
 
 
 class Report(msgspec.Struct, frozen=True, tag="report", tag_field="event"):
@@ -50,7 +49,7 @@ class Report(msgspec.Struct, frozen=True, tag="report", tag_field="event"):
     exchanges: _Count
     stalled_exchanges: _Count
     stalls: _Count
-    lost_ms: _Number
+    lost_ms: Number
     remedy: str | None
 
 
@@ -70,24 +69,23 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _Going:
-    """A finding that goes on."""
-
-    def __init__(self) -> None:
-        self.stalls, self.lost_ms = 0, 0.0
-        self.said_at = 0.0
-
-
 @dataclass
-class NewStalls:
-    """Stalls that no view before showed: of one connection, held by one end."""
+class StallSum:
+    """How many stalls, and the time lost in them, ms."""
 
     stalls: int = 0
     lost_ms: float = 0.0
 
     def add(self, stalls: int, lost_ms: float) -> None:
-        """Count more stalls, and the time lost in them, ms."""
+        """Count more of them."""
         self.stalls, self.lost_ms = self.stalls + stalls, self.lost_ms + lost_ms
+
+
+@dataclass
+class _Going(StallSum):
+    """A finding that goes on: its stalls since it began, and when it was told of last, 0 not yet."""
+
+    said_at: float = 0.0
 
 
 class LiveFindings:
@@ -96,12 +94,12 @@ class LiveFindings:
     Attributes
     ----------
     stalls, lost_ms : since the beginning; each stall counts once, when it is first proved in a window
-    new : of the last view, by connection and the role of the end that held
+    new : those that no view before the last one showed, by connection and the role of the end that held
     """
 
     def __init__(self) -> None:
         self.stalls, self.lost_ms = 0, 0.0
-        self.new: dict[tuple[int, Role], NewStalls] = {}
+        self.new: dict[tuple[int, Role], StallSum] = {}
         self._counted: set[int] = set()  # frames of releases that may come again
         self._going: dict[tuple[str, str, str], _Going] = {}
 
@@ -109,17 +107,17 @@ class LiveFindings:
         """Count what is new in a view; what there is to say of it."""
         self._count(view)
         said, present = [], set()
-        new: dict[tuple[str, str, str], NewStalls] = {}  # by key of the row
+        new: dict[tuple[str, str, str], StallSum] = {}  # by key of the row
         for (connection, _), one in self.new.items():
-            new.setdefault(view.row_of[connection].key, NewStalls()).add(one.stalls, one.lost_ms)
+            new.setdefault(view.row_of[connection].key, StallSum()).add(one.stalls, one.lost_ms)
         for row in view.rows:
             if not row.stalls:
                 continue
             present.add(row.key)
-            more = new.get(row.key, NewStalls())
+            more = new.get(row.key, StallSum())
             going = self._going.pop(row.key, None) or self._going.pop((row.server, "", ""), None) or _Going()
             self._going[row.key] = going  # its processes may have become known since
-            going.stalls, going.lost_ms = going.stalls + more.stalls, going.lost_ms + more.lost_ms
+            going.add(more.stalls, more.lost_ms)
             if not going.said_at or time.monotonic() - going.said_at >= AGAIN_S:
                 said.append(_finding(row, view, going, "goes_on" if going.said_at else "begins"))
                 going.said_at = time.monotonic()
@@ -134,7 +132,7 @@ class LiveFindings:
             frame = view.frame(stall)
             frames.add(frame)
             if stall.connection in view.row_of and frame not in self._counted:
-                self.new.setdefault((stall.connection, stall.held_by.role), NewStalls()).add(1, stall.wait_ms)
+                self.new.setdefault((stall.connection, stall.held_by.role), StallSum()).add(1, stall.wait_ms)
         self._counted = frames | {frame for frame in self._counted if frame >= view.snapshot.first}
         self.stalls += sum(one.stalls for one in self.new.values())
         self.lost_ms += sum(one.lost_ms for one in self.new.values())

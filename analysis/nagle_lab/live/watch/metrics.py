@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from nagle_lab.diagnosis.result.result import Connection, Role
 from nagle_lab.errors import NagleLabError
-from nagle_lab.live.watch.live_findings import NewStalls
+from nagle_lab.live.watch.live_findings import StallSum
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.view import View
 
@@ -54,7 +54,7 @@ class Metrics:
         self._thread.join()
 
     def take(
-        self, view: View, new: Mapping[tuple[int, Role], NewStalls], names: ProgramNames, settled_s: float
+        self, view: View, new: Mapping[tuple[int, Role], StallSum], names: ProgramNames, settled_s: float
     ) -> None:
         """Count what is new in a view; of the exchanges, those that were asked so long before its end."""
         for (number, role), one in new.items():
