@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.take import Record, Taker
+from nagle_lab.capture.take import records
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.results_folder import file_system, is_object_store, url_of
 
@@ -144,15 +144,11 @@ def _in_order(members: list[tuple[ParsedName, File]]) -> list[File]:
 
 def first_time(file: File) -> int | None:
     """When the first packet of a file was captured, ns; None where it cannot be read."""
-    taken: list[int] = []
     try:
         with open_capture(file.path, window_bytes=1 << 12, sha256=False) as capture:
-            for _ in capture.read_files(Taker(lambda *record: taken.append(Record(*record).ts))):
-                if taken:
-                    break
+            return next((record.ts for record in records(capture)), None)
     except NagleLabError:
         return None
-    return taken[0] if taken else None
 
 
 def missing_numbers(series: Series) -> list[int]:

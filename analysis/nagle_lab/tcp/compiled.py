@@ -16,7 +16,7 @@ from zlib import crc32
 
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
-from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.durations import DURATIONS, Durations
 from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.layout import LAYOUTS, TABLES
 from nagle_lab.tcp.tables import Tables
@@ -32,7 +32,6 @@ SOURCES = tuple(
 )  # fmt: skip
 COMPILED = "NAGLE_LAB_COMPILED"  # environment variable: 0 asks for plain Python
 
-DURATIONS = ("to_ack", "to_response", "total")
 NOT_DECODED = len(DURATIONS)
 SNAPSHOT = len(TABLES)
 _READ = 0x100  # PyBUF_READ

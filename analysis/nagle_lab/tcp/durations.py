@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+DURATIONS = ("to_ack", "to_response", "total")  # of an exchange (engine.h), in the order of the C side: machine.h
 MOST = 1 << 62  # ns; a total goes no further, whatever a damaged capture says
 
 
@@ -35,11 +36,14 @@ class Durations:
         ordered = sorted(self.counts.items())
         if not ordered:
             return None
-        count, found = self.counts.total(), []
-        for percent in percents:
-            rank = max(1, math.ceil(percent / 100 * count - 1e-9))
-            found.append(_at_rank(ordered, rank))
-        return found
+        count = self.counts.total()
+        return [_at_rank(ordered, rank_of(percent, count)) for percent in percents]
+
+
+def rank_of(percent: float, count: int) -> int:
+    """The rank, from 1, of that percentile among ``count`` ordered values: the nearest rank, rounded up."""
+    rank = percent / 100 * count
+    return max(1, math.ceil(rank - 1e-9))  # 7 / 100 * 100 is 7.000000000000001
 
 
 def _at_rank(ordered: Iterable[tuple[int, int]], rank: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.connection import FIRST_NUMBER, LONGEST, NEVER, TIME_WAIT, Acknowledgement, Connection, Half, Sent
-from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.durations import DURATIONS, Durations
 from nagle_lab.tcp.events import DELAYED, IDLE, MOST_SAMPLES, MS, NO_TIMESTAMPS, PROBE, Echo, EndedBy, Reaction
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import (
@@ -88,7 +88,7 @@ class Machine:
         self.connections = self.segments = self.copies = 0
         self.first_ts: int | None = None
         self.last_ts = self.resolution = 0
-        self.durations = {name: Durations() for name in ("to_ack", "to_response", "total")}
+        self.durations = {name: Durations() for name in DURATIONS}
         self._list_exchanges = exchanges
         # Of live connections, by the addresses they send from and to.
         self._halves: dict[tuple[bytes, int, bytes, int], Half] = {}

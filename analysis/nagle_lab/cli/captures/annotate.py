@@ -9,6 +9,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.annotation import COMMENT_FILTER, annotate, frame_filter
+from nagle_lab.evidence.file_names import file_names
 from nagle_lab.reports.screens.terminal import shown_path
 from nagle_lab.runs.run import is_run, judge_run
 
@@ -44,8 +45,7 @@ def _tell_written(files: Sequence[Path], result: Result, out: Path) -> None:
     """One line on stderr about the file written, and one for each damage of the capture."""
     stalls = len(result.stalls)
     about = f"{stalls:,} stalls commented; select them with {COMMENT_FILTER}" if stalls else "no stall in it"
-    names = " … ".join(dict.fromkeys((files[0].name, files[-1].name)))
-    tell(f"{shown_path(out)}: {names}, {result.verdict}, {about}")
+    tell(f"{shown_path(out)}: {file_names(files)}, {result.verdict}, {about}")
     for damage in result.quality.damage:
         tell(damage)
 

@@ -1,9 +1,10 @@
 """Durations in figures: how they are spread, and a sum of them as people read it."""
 
-import math
 from collections.abc import Iterable, Sequence
 
 import msgspec
+
+from nagle_lab.tcp.durations import rank_of
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -25,7 +26,7 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 def nearest_rank(ordered: Sequence[float], percent: float) -> float:
     """The percentile of values in ascending order, of which there is at least one: a value that was observed."""
-    return ordered[max(1, math.ceil(percent / 100 * len(ordered) - 1e-9)) - 1]
+    return ordered[rank_of(percent, len(ordered)) - 1]
 
 
 def duration_text(ms: float) -> str:
