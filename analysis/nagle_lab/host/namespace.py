@@ -5,7 +5,6 @@ Linux only; no program is needed for it.
 
 import ctypes
 import fcntl
-import os
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from pathlib import Path
 from struct import pack, unpack_from
 from typing import TypeVar
 
+from nagle_lab.host.libc import LIBC, last_error
 from nagle_lab.host.privileges import may_make_network
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
@@ -25,10 +25,8 @@ _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
 
 def unshare(flags: int) -> None:
     """Leave namespaces for new ones: unshare(2). Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(flags):
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+    if LIBC.unshare(flags):
+        raise last_error()
 
 
 def make(uid: int, gid: int) -> None:
@@ -48,15 +46,13 @@ def join(pid: int, kinds: Sequence[str] = ("net",)) -> None:
 
     ``kinds`` are their names in /proc/PID/ns, in the order in which they are joined.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     for kind in kinds:
         theirs = Path(f"/proc/{pid}/ns/{kind}")
         if theirs.stat().st_ino == Path(f"/proc/self/ns/{kind}").stat().st_ino:
             continue
         with theirs.open("rb") as namespace:
-            if libc.setns(namespace.fileno(), 0):
-                error = ctypes.get_errno()
-                raise OSError(error, os.strerror(error))
+            if LIBC.setns(namespace.fileno(), 0):
+                raise last_error()
 
 
 def namespace_of(pid: int | str) -> int | None:

@@ -5,11 +5,11 @@ the kernel by itself: it answers the call with errno 0, and nothing is set.
 """
 
 import ctypes
-import os
 import platform
 from struct import pack
 
 from nagle_lab.host import bpf
+from nagle_lab.host.libc import LIBC, last_error
 
 # Machine: AUDIT_ARCH_… and the number of setsockopt.
 _CALLS = {"x86_64": (0xC000003E, 54), "aarch64": (0xC00000B7, 208)}
@@ -37,11 +37,9 @@ def take_away() -> None:
     )  # fmt: skip
     instructions = ctypes.create_string_buffer(program)
     argument = ctypes.create_string_buffer(pack("HP", len(program) // 8, ctypes.addressof(instructions)))
-    libc = ctypes.CDLL(None, use_errno=True)
     nothing = ctypes.c_ulong(0)
     # Without the right to change the machine a filter is only for those who gain no rights later (setuid programs).
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), nothing, nothing, nothing)
+    LIBC.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), nothing, nothing, nothing)
     address = ctypes.c_ulong(ctypes.addressof(argument))
-    if libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), address, nothing, nothing):
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+    if LIBC.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), address, nothing, nothing):
+        raise last_error()

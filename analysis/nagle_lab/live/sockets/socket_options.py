@@ -14,6 +14,8 @@ from typing import Self
 
 import msgspec
 
+from nagle_lab.host.libc import LIBC, last_error
+
 TCP = socket.IPPROTO_TCP
 _PIDFD_GETFD = 438  # the number of the system call, the same on every processor that Python runs on but Alpha
 _SO_COOKIE = 57
@@ -36,7 +38,7 @@ class Borrower:
 
     def __init__(self) -> None:
         self._pidfds: dict[int, int] = {}
-        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
+        self._syscall = LIBC.syscall
         self._syscall.restype = ctypes.c_long
 
     def __enter__(self) -> Self:
@@ -66,7 +68,7 @@ class Borrower:
                 self._pidfds[pid] = os.pidfd_open(pid)
             copy: int = self._syscall(_PIDFD_GETFD, self._pidfds[pid], fd, 0)
             if copy < 0:
-                raise OSError(number := ctypes.get_errno(), os.strerror(number))
+                raise last_error()
         except OSError as error:
             if error.errno in (errno.ESRCH, errno.EBADF):
                 return None
