@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments.bursts import Bursts
@@ -191,8 +192,8 @@ def explanation(edge: Edge, parameter: str) -> list[str]:
     if held is edge.above:
         few, more = len(clean.usual), len(stalled.usual)
         if more > few:
-            few_segments = f"{few} segment{'s' * (few > 1)}"
-            lines.append(f"Up to {edge.below.size} it leaves as {few_segments}, from {edge.above.size} on as {more}.")
+            segments = f"{few} {plural('segment', few)}"
+            lines.append(f"Up to {edge.below.size} it leaves as {segments}, from {edge.above.size} on as {more}.")
     elif stalled.held_bytes < stalled.mss <= max(clean.usual[1:], default=0):
         full = f"MSS {stalled.mss}" + (f", MTU {stalled.mtu}" if stalled.mtu else "")
         lines.append(f"From {edge.above.size} on a full segment follows ({full}): Nagle's algorithm never holds one.")

@@ -12,6 +12,7 @@ import click
 
 from nagle_lab.cli.live.sockets import pids_of
 from nagle_lab.cli.shared.values import duration_s
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.experiments.nodelay import (
     Conclusion,
@@ -200,4 +201,4 @@ def _concluded(
 
 
 def _count(sockets: list[HostSocket]) -> str:
-    return f"{len(sockets):,} socket{'s' * (len(sockets) != 1)}"
+    return f"{len(sockets):,} {plural('socket', len(sockets))}"

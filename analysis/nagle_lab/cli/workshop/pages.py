@@ -11,6 +11,7 @@ from nagle_lab.cli.workshop.before_after import before_and_after
 from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
 from nagle_lab.diagnosis.proof.idle_gaps import CAUSES
 from nagle_lab.diagnosis.result.result import Result, Stall
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.errors import printable
 from nagle_lab.evidence.excerpt import PacketWindow, excerpts
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of
@@ -83,7 +84,7 @@ class Page:
 
 def welcome(script: Workshop, without_lab: bool) -> Page:
     """What it is, how long it takes, which keys there are."""
-    parts = [f"{len(script.incidents)} incident{'s' * (len(script.incidents) != 1)}"] if script.incidents else []
+    parts = [f"{len(script.incidents)} {plural('incident', len(script.incidents))}"] if script.incidents else []
     parts += [f"{len(script.mysteries)} mystery captures"] if script.mysteries else []
     blocks = [
         Prose(

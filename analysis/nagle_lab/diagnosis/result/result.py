@@ -19,7 +19,7 @@ from nagle_lab.diagnosis.proof.idle_gaps import Cause
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
-from nagle_lab.diagnosis.result.spread import Spread, times_text
+from nagle_lab.diagnosis.result.spread import Spread, plural, times_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.packet.segment import end_text
@@ -116,7 +116,7 @@ def named(ends: Sequence[NamedEnd]) -> str:
     if len(ends) <= 2:
         return " and ".join(f"the {end.role} {end} ({times_text(end.stalls)})" for end in ends)
     counts = Counter(end.role for end in ends)
-    roles = " and ".join(f"{count} {role}{'s' * (count > 1)}" for role, count in counts.items())
+    roles = " and ".join(f"{count} {plural(role, count)}" for role, count in counts.items())
     return f"{roles} (most often {ends[0]}, {times_text(ends[0].stalls)})"
 
 

@@ -1,4 +1,4 @@
-"""Durations in figures: how they are spread, and a sum of them as people read it."""
+"""Durations in figures: how they are spread, and a sum of them as people read it. Counts in words."""
 
 from collections.abc import Iterable, Sequence
 
@@ -37,3 +37,8 @@ def duration_text(ms: float) -> str:
 def times_text(count: int) -> str:
     """How often, in words."""
     return "once" if count == 1 else f"{count} times"
+
+
+def plural(noun: str, count: int) -> str:
+    """The noun behind a count: with an s, but of one."""
+    return noun if count == 1 else f"{noun}s"

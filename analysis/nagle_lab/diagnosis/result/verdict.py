@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
-from nagle_lab.diagnosis.result.spread import times_text
+from nagle_lab.diagnosis.result.spread import plural, times_text
 from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
@@ -96,7 +96,7 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
 
 def _why_no_tcp(evidence: Evidence) -> str:
     if evidence.cut_off:
-        packets = f"{evidence.cut_off:,} packet{'s' * (evidence.cut_off != 1)}"
+        packets = f"{evidence.cut_off:,} {plural('packet', evidence.cut_off)}"
         return f"no TCP header is whole: too few bytes were kept of {packets}; capture with -s 128, in tunnels -s 256"
     return "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
 
@@ -141,7 +141,7 @@ def _what_hinders(evidence: Evidence) -> str:
 
 
 def _exchanges_text(exchanges: int) -> str:
-    return f"{exchanges} answered exchange{'s' * (exchanges != 1)}"
+    return f"{exchanges} answered {plural('exchange', exchanges)}"
 
 
 _AT_THE_SENDER = "capture at the end that sends it"

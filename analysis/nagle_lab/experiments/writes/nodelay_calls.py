@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, place_text, write_text
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.guard.tracing.calls import Call, Stream
@@ -111,7 +112,7 @@ def _events(did: Sequence[Option], pair: CallPair) -> list[str]:
     found = []
     for _, alike in groupby(did, key=lambda one: (one.value, one.write.program, one.write.library)):
         first, *again = alike
-        more = f", and {len(again)} more time{'s' * (len(again) > 1)}" if again else ""
+        more = f", and {len(again)} more {plural('time', len(again))}" if again else ""
         found.append(_event(first, pair) + more)
     return found
 

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Sequence
 
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, ptrace_scope
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
@@ -32,19 +33,15 @@ def missing(
     if processes and (nameless or not has_capability(CAP_SYS_PTRACE)):
         things.append(f"the sockets of {_processes(processes)} ({needs(CAP_SYS_PTRACE)})")
     if options:
-        things.append(f"TCP_NODELAY of {_count(options, 'socket')} ({needs(CAP_SYS_PTRACE, error)})")
+        things.append(f"TCP_NODELAY of {options:,} {plural('socket', options)} ({needs(CAP_SYS_PTRACE, error)})")
     if namespaces:
-        things.append(f"{_count(namespaces, 'other network namespace')} ({needs(CAP_SYS_ADMIN)})")
+        things.append(f"{namespaces:,} {plural('other network namespace', namespaces)} ({needs(CAP_SYS_ADMIN)})")
     return things
 
 
 def _processes(pids: Sequence[int]) -> str:
     """How many; which ones, where they are few."""
-    return f"process {' and '.join(map(str, pids))}" if len(pids) <= _FEW else _count(len(pids), "process", "es")
+    return f"process {' and '.join(map(str, pids))}" if len(pids) <= _FEW else f"{len(pids):,} processes"
 
 
 _FEW = 2
-
-
-def _count(number: int, thing: str, plural: str = "s") -> str:
-    return f"{number:,} {thing}{plural * (number != 1)}"

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.errors import printable
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket, Inventory
@@ -200,10 +201,10 @@ def totals(sockets: Sequence[HostSocket]) -> str:
         1 for one in sockets if one.options and not one.options.nodelay and one.listed.state == "ESTABLISHED"
     )
     held, maybe = (sum(1 for one in sockets if one.waits is waits) for waits in (Waits.HELD, Waits.MAYBE_HELD))
-    many = "s" * (len(sockets) != 1)
     return (
-        f"{len(sockets):,} TCP socket{many}, {connections:,} established; {without:,} of these without TCP_NODELAY, "
-        f"{held:,} held now by Nagle's algorithm" + (f", {maybe:,} perhaps" if maybe else "")
+        f"{len(sockets):,} {plural('TCP socket', len(sockets))}, {connections:,} established; "
+        f"{without:,} of these without TCP_NODELAY, {held:,} held now by Nagle's algorithm"
+        + (f", {maybe:,} perhaps" if maybe else "")
     )
 
 

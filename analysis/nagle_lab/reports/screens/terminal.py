@@ -15,7 +15,7 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.remedy import is_behind_full, remedy
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary, named
-from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.spread import Spread, plural
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
@@ -205,7 +205,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
         ("delayed ACKs", _delayed_acks(s)),
         ("captured", _NEAR.get(s.captured_near or "")),
         *processes(result),
-        ("wait", _spread(s.wait_ms, f"in the {s.stalls} stall{'s' * (s.stalls > 1)}")),
+        ("wait", _spread(s.wait_ms, f"in the {s.stalls} {plural('stall', s.stalls)}")),
         ("exchange", _spread(s.exchange_ms, f"in all {s.exchanges} exchanges" if s.stalls else "")),
         *findings(result),
         *idle_gaps(result, slow=slow),
@@ -224,7 +224,7 @@ def _handshakes(result: Result) -> str:
         return "one direction of each"
     if connections == captured:
         return "handshake captured" if connections == 1 else "all handshakes captured"
-    return f"{captured or 'no'} handshake{'s' * (captured != 1)} captured"
+    return f"{captured or 'no'} {plural('handshake', captured)} captured"
 
 
 def who(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, place_text, write_text
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
@@ -38,7 +39,7 @@ def about_writes(writes: Writes) -> Rows:
 
 def pair_lines(group: Group) -> list[str]:
     """How many stalls, and both writes: where, the call, and how much it wrote."""
-    stalls = f"{group.stalls} stall{'s' * (group.stalls > 1)}"
+    stalls = f"{group.stalls} {plural('stall', group.stalls)}"
     first = f"{stalls}: {shown(group.trigger)}  {_call(group.trigger)} {_bytes(group.trigger_bytes)}"
     if group.one_write:
         return [first, "one write: its last segment was held behind its others"]
