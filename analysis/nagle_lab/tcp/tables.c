@@ -36,15 +36,13 @@ static int counted_grow(counted *c)
     int64_t slots = c->slots ? 2 * c->slots : 1 << 8;
     counted grown = {calloc((size_t)slots, 8), calloc((size_t)slots, 8), slots, 0};
     if (!grown.key || !grown.count) {
-        free(grown.key);
-        free(grown.count);
+        counted_free(&grown);
         return -1;
     }
     for (int64_t i = 0; i < c->slots; i++)
         if (c->count[i])
             counted_add(&grown, c->key[i], c->count[i]);
-    free(c->key);
-    free(c->count);
+    counted_free(c);
     *c = grown;
     return 0;
 }
