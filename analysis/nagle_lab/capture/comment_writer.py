@@ -18,7 +18,6 @@ from nagle_lab.capture.pcapng import (
     BYTE_ORDER_MAGIC,
     COMMENT,
     IF_TSRESOL,
-    INTERFACE,
     MAGIC,
     OBSOLETE_PACKET,
     PACKET,
@@ -85,8 +84,7 @@ class _Copy:
             (snaplen,) = unpack_from(order + "I", window.raw, 16)
             self._begin_section(order)
             resolution = pack(order + "HHB3x", IF_TSRESOL, 1, framing.interface.resolution)
-            interface = pack(order + "HHI", framing.interface.link_type, 0, snaplen)
-            self._to.write(writer.block(order, INTERFACE, interface + resolution))
+            self._to.write(writer.interface_block(order, framing.interface.link_type, snaplen, resolution))
         per_second = 1_000_000_000 if is_nanosecond else 1_000_000
         for start, seconds, fraction, captured, original in heads(window, at, framing):
             self.frames += 1

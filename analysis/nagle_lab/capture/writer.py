@@ -32,6 +32,16 @@ def option(order: str, code: int, value: bytes) -> bytes:
     return pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
+def section_block(order: str) -> bytes:
+    """The header of a section whose length is not stated, without options."""
+    return block(order, SECTION, pack(order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1))
+
+
+def interface_block(order: str, link_type: int, snaplen: int, options: bytes) -> bytes:
+    """The description of an interface; ``link_type`` is a LINKTYPE_… number, ``snaplen`` in bytes, 0 no limit."""
+    return block(order, INTERFACE, pack(order + "HHI", link_type, 0, snaplen) + options)
+
+
 def answer_block(order: str, ticks: int, answer: KernelAnswer) -> bytes:
     """Statistics of the first interface, stamped ``ticks``, whose comment says what data waited in a socket."""
     options = option(order, COMMENT, comment(answer).encode()) + option(order, END_OF_OPTIONS, b"")
@@ -45,12 +55,12 @@ class Pcapng:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        file.write(block(LITTLE, SECTION, pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)))
+        file.write(section_block(LITTLE))
 
     def add_interface(self, name: str, *, snaplen: int = 0, link_type: int = ETHERNET) -> None:
         """Describe the next interface; ``snaplen`` is in bytes, 0 means no limit."""
         options = _options((IF_NAME, name.encode()), (IF_TSRESOL, b"\x09"))
-        self._file.write(block(LITTLE, INTERFACE, pack("<HHI", link_type, 0, snaplen) + options))
+        self._file.write(interface_block(LITTLE, link_type, snaplen, options))
 
     def add(self, ts: int, interface: int, length: int, kept: bytes) -> None:
         """Write a packet: its time in ns since 1970, its length on the wire, and the bytes kept of it."""

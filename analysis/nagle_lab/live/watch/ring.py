@@ -12,16 +12,9 @@ from typing import IO, Self
 
 from nagle_lab.capture import pcap
 from nagle_lab.capture.kernel_answers import KernelAnswer
-from nagle_lab.capture.pcapng import (
-    BYTE_ORDER_MAGIC,
-    IF_TSOFFSET,
-    IF_TSRESOL,
-    INTERFACE,
-    SECTION,
-    ticks,
-)
+from nagle_lab.capture.pcapng import IF_TSOFFSET, IF_TSRESOL, ticks
 from nagle_lab.capture.records import Interface, PcapFraming
-from nagle_lab.capture.writer import answer_block, block, option
+from nagle_lab.capture.writer import answer_block, interface_block, option, section_block
 
 ROOM = 64 << 20  # bytes of records
 PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are let go together
@@ -59,8 +52,7 @@ class _Section:
     interfaces: Sequence[Interface]
 
     def packed(self) -> bytes:
-        body = pack(self.order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
-        return block(self.order, SECTION, body) + b"".join(map(self._described, self.interfaces))
+        return section_block(self.order) + b"".join(map(self._described, self.interfaces))
 
     def said(self, answer: KernelAnswer) -> bytes:
         """The block that Pcapng.add_answer writes, in this section's byte order."""
@@ -70,7 +62,7 @@ class _Section:
         order = self.order
         options = option(order, IF_TSRESOL, bytes([interface.resolution]))
         options += option(order, IF_TSOFFSET, pack(order + "q", interface.offset_ns // 10**9)) + bytes(4)
-        return block(order, INTERFACE, pack(order + "HHI", interface.link_type, 0, 0) + options)
+        return interface_block(order, interface.link_type, 0, options)
 
 
 class PacketRing:

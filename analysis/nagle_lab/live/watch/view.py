@@ -171,7 +171,7 @@ def look(
             single.add(connection)
     latest = _count_stalls(result.stalls, programs.of)
     rows, single_rows = (_judged(some, result, lossy) for some in (programs.rows(), single.rows(result, names)))
-    ladder = ladder_of([Path(snapshot.path)], result, latest) if latest else None
+    ladder = ladder_of([snapshot.path], result, latest) if latest else None
     return View(snapshot, result, rows, single_rows, programs.of, ladder, is_cut, time.monotonic() - began)
 
 
