@@ -45,13 +45,13 @@ OPEN_SHARE = 0.1  # of the late ACKs
 def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
     summary = _summary(totals, findings)
-    damage, idle_gaps = _damage(capture), _idle_gaps(findings)
+    quality, idle_gaps = _quality(capture, totals, findings), _idle_gaps(findings)
     verdict, reason = decide(
         Evidence(
             totals.segments,
             summary.exchanges,
             summary.stalls,
-            damage,
+            quality.damage,
             set_back=capture.set_back,
             one_way=_one_way(totals.connections, findings.sums.both_ways),
             astray_share=findings.astray_share,
@@ -64,7 +64,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
     return Result(
         schema=SCHEMA,
         source=_source(capture, totals),
-        quality=_quality(capture, totals, findings),
+        quality=quality,
         verdict=verdict,
         reason=_reason(verdict, reason, summary, idle_gaps, findings.obstacles),
         summary=summary,
