@@ -8,7 +8,17 @@ from collections import Counter
 from math import exp, lgamma
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, distinct, groups, in_order, is_full, pick, rows_where, total
+from nagle_lab.diagnosis.observed.columns import (
+    Column,
+    distinct,
+    groups,
+    in_order,
+    is_full,
+    listed,
+    pick,
+    rows_where,
+    total,
+)
 from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -93,7 +103,9 @@ def _by_connection(no_waits: Counter[tuple[int, int]]) -> Counter[int]:
 
 def _often(beside: Counter[int], late: Candidates) -> list[int]:
     """The connections on which data often did not wait, compared with what seems to wait there."""
-    held = Counter(map(int, late.connection))
+    if not beside:
+        return []
+    held = Counter(listed(late.connection))
     return sorted(connection for connection, count in beside.items() if count > OFTEN * held[connection])
 
 
