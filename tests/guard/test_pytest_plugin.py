@@ -113,7 +113,7 @@ EVERYTHING = """
         assert (before.verdict, before.exchanges, before.stalled, before.ladder()) == ("CLEAN", 12, 0, "")
         talk()
         now = nagle.result()
-        assert (now.verdict, now.exchanges) == ("STALL", 24) and now.stalled == len(now.stalls) > 8, now
+        assert (now.verdict, now.exchanges) == ("STALL", 24) and now.stalled == len(now.stalls) > 2, now
         assert {stall.held_by.role for stall in now.stalls} == {"server"}
         assert "late ACK" in now.ladder()
 
