@@ -18,6 +18,7 @@ from rich.table import Table
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
+from support.mixtures import can_be_mixed, mixtures
 from support.synthetic import MS
 from support.transforms import transformed, transformed_everywhere
 from support.truth import (
@@ -35,6 +36,7 @@ from support.truth import (
 Judged = list[tuple[Labelled, Result]]
 
 PLACES = ("at the sender", "in the middle", "at the receiver")
+EACH = 10  # others that a capture is mixed with
 SHOWN = 20  # segments judged wrong
 
 
@@ -46,8 +48,37 @@ def main() -> int:
         action="store_true",
         help="instead: every transformation of every family and stack (8,000 captures, a minute)",
     )
-    screen = Console(width=110, highlight=False)
-    return _everywhere(screen) if parser.parse_args().everywhere else _committed(screen)
+    parser.add_argument(
+        "--mixed",
+        action="store_true",
+        help="instead: two captures as one, each with ten others (3,000, half a minute)",
+    )
+    screen, options = Console(width=110, highlight=False), parser.parse_args()
+    if options.mixed:
+        return _mixed(screen)
+    return _everywhere(screen) if options.everywhere else _committed(screen)
+
+
+def _mixed(screen: Console) -> int:
+    """What is said of a server that does two things on one port; the exit code."""
+    both = can_be_mixed(families() + lookalikes())
+    sound = [capture for capture in both if analyze(capture.path).verdict == capture.verdict]
+    worth: Counter[Judgement] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "both.pcap"
+        for mixture in mixtures(sound, EACH):
+            mixture.write(path)
+            result = analyze(path)
+            judgement = mixture.judge(result)
+            worth[judgement] += 1
+            if judgement is Judgement.WRONG:
+                screen.print(f"[red]wrong[/] {mixture.name}: called {result.verdict}")
+    screen.print(f"{worth.total()} captures: {_counts(worth)}")
+    return 1 if worth[Judgement.WRONG] else 0
+
+
+def _counts(worth: Counter[Judgement]) -> str:
+    return ", ".join(f"{worth[judgement]} {judgement}" for judgement in Judgement)
 
 
 def _everywhere(screen: Console) -> int:
@@ -66,8 +97,7 @@ def _print_wrong(judged: Judged, screen: Console) -> int:
         known = f" ({KNOWN_LIMITS[capture.name]})" if capture.name in KNOWN_LIMITS else ""
         screen.print(f"[red]wrong[/] {capture.name}: is {_truth(capture)}; called {_said(result)}{known}")
     worth = Counter(capture.judge(result) for capture, result in judged)
-    counts = ", ".join(f"{worth[judgement]} {judgement}" for judgement in Judgement)
-    screen.print(f"{len(judged)} captures: {counts}")
+    screen.print(f"{len(judged)} captures: {_counts(worth)}")
     return 1 if any(capture.name not in KNOWN_LIMITS for capture, _ in wrong) else 0
 
 

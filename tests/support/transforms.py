@@ -25,7 +25,7 @@ COPIED_AFTER = 20 * US
 # ------------------------------------------------------------------------------------------- packets
 
 
-def _is_ethernet(path: Path) -> bool:
+def is_ethernet(path: Path) -> bool:
     """Whether it is a capture that :func:`read` reads."""
     with gzip.open(path) as file:
         header = file.read(24)
@@ -34,7 +34,7 @@ def _is_ethernet(path: Path) -> bool:
 
 def read(path: Path) -> Frames:
     """The packets of a recorded capture: little-endian, nanoseconds, Ethernet."""
-    assert _is_ethernet(path), path
+    assert is_ethernet(path), path
     data = gzip.decompress(path.read_bytes())
     frames, at = [], 24
     while at < len(data):
@@ -45,25 +45,27 @@ def read(path: Path) -> Frames:
     return frames
 
 
-def _tcp(frame: Frame) -> int:
+def tcp_of(frame: Frame) -> int:
     """Where its TCP header begins."""
     return 54 if frame.data[12:14] == IPV6 else 14 + (frame.data[14] & 15) * 4
 
 
-def _by_server(frame: Frame) -> bool:
-    return int.from_bytes(frame.data[_tcp(frame) :][:2], "big") == PORT
+def by_server(frame: Frame) -> bool:
+    """Whether the server sent it."""
+    return int.from_bytes(frame.data[tcp_of(frame) :][:2], "big") == PORT
 
 
 def _client_port(frame: Frame) -> bytes:
-    ports = frame.data[_tcp(frame) :][:4]
-    return ports[2:] if _by_server(frame) else ports[:2]
+    ports = frame.data[tcp_of(frame) :][:4]
+    return ports[2:] if by_server(frame) else ports[:2]
 
 
 def _flags(frame: Frame) -> int:
-    return frame.data[_tcp(frame) + 13]
+    return frame.data[tcp_of(frame) + 13]
 
 
-def _sorted(frames: Frames) -> Frames:
+def sorted_by_time(frames: Frames) -> Frames:
+    """In the order of their times."""
     return sorted(frames, key=lambda frame: frame.ts_ns)
 
 
@@ -77,7 +79,7 @@ def stamped_in_units_of(ns: int) -> Callable[[Frames], Frames]:
 
 def server_clock_behind(ns: int) -> Callable[[Frames], Frames]:
     """What the server sends is stamped so early, as by another capture card; in the order of the stamps."""
-    return lambda frames: _sorted([replace(f, ts_ns=f.ts_ns - ns) if _by_server(f) else f for f in frames])
+    return lambda frames: sorted_by_time([replace(f, ts_ns=f.ts_ns - ns) if by_server(f) else f for f in frames])
 
 
 def stamped_late(frames: Frames) -> Frames:
@@ -139,29 +141,29 @@ def without_handshake(frames: Frames) -> Frames:
 
 def of_server_only(frames: Frames) -> Frames:
     """Only what the server sends."""
-    return [frame for frame in frames if _by_server(frame)]
+    return [frame for frame in frames if by_server(frame)]
 
 
 def of_client_only(frames: Frames) -> Frames:
     """Only what the client sends."""
-    return [frame for frame in frames if not _by_server(frame)]
+    return [frame for frame in frames if not by_server(frame)]
 
 
 def doubled(frames: Frames) -> Frames:
     """Every packet twice, as on a bridge."""
-    return _sorted([*frames, *(replace(frame, ts_ns=frame.ts_ns + COPIED_AFTER) for frame in frames)])
+    return sorted_by_time([*frames, *(replace(frame, ts_ns=frame.ts_ns + COPIED_AFTER) for frame in frames)])
 
 
 def doubled_by_nat(frames: Frames) -> Frames:
     """Every packet twice: before and after a NAT has given the client another address."""
-    return _sorted([*frames, *(replace(_renamed(f), ts_ns=f.ts_ns + COPIED_AFTER) for f in frames)])
+    return sorted_by_time([*frames, *(replace(_renamed(f), ts_ns=f.ts_ns + COPIED_AFTER) for f in frames)])
 
 
 def _renamed(frame: Frame) -> Frame:
     data = bytearray(frame.data)
-    client = 30 if _by_server(frame) else 26
+    client = 30 if by_server(frame) else 26
     data[client : client + 4] = bytes((192, 0, 2, 7))
-    header = slice(14, _tcp(frame))
+    header = slice(14, tcp_of(frame))
     data[24:26] = bytes(2)
     data[24:26] = checksum(bytes(data[header])).to_bytes(2, "big")
     return replace(frame, data=bytes(data))
@@ -229,7 +231,7 @@ def transformed(captures: list[Labelled], folder: Path) -> Iterator[Labelled]:
 def transformed_everywhere(captures: list[Labelled], folder: Path) -> Iterator[Labelled]:
     """Every transformation of each of these captures, one after the other, in one file; stalls are not counted."""
     for capture in captures:
-        if capture.family == "copies" or not _is_ethernet(capture.path):
+        if capture.family == "copies" or not is_ethernet(capture.path):
             continue  # made of several already, or cooked
         for transform in TRANSFORMS:
             made = _apply(transform, capture, folder)
@@ -253,7 +255,7 @@ def _apply(transform: Transform, capture: Labelled, folder: Path) -> Labelled:
 
 def _merged(server: Labelled, client: Labelled, folder: Path) -> Labelled:
     """The captures of both ends in one file: every packet twice, some 10 µs apart."""
-    return _write(server, _sorted([*read(server.path), *read(client.path)]), "ends-merged", folder)
+    return _write(server, sorted_by_time([*read(server.path), *read(client.path)]), "ends-merged", folder)
 
 
 def _write(capture: Labelled, frames: Frames, name: str, folder: Path) -> Labelled:

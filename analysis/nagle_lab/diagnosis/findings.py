@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
+from nagle_lab.diagnosis import idle_gaps
 from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.left_out import Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.observed.candidates import by_program
@@ -37,10 +38,9 @@ from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Programs
-from nagle_lab.diagnosis.proof import idle_gaps
+from nagle_lab.diagnosis.proof.behaviours import prove_by_behaviour
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.relays import leave_open_asked, reject_relayed
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.sums import Sums, astray_shares
@@ -64,7 +64,7 @@ class Findings:
     rejected : candidates that are no stall, by why
     obstacles : candidates of which it cannot be told, by why
     grounds : what the stalls are proved by
-    holds : of the stalls of each program
+    holds : of the stalls of each program, and of each peer that is looked at by itself
     behind_full : stalls whose trigger was a full segment
     unresolved_exchanges : exchanges of which it cannot be told whether they stalled
     relays : how often data of a connection followed that of another one, as a relay's does
@@ -162,9 +162,9 @@ class Findings:
 
     def _judge(self, candidates: Columns, involved: Involved, programs: Programs, setting: Setting) -> Judged:
         judged = Judged()
-        for program, of_one in by_program(candidates, involved, programs):
-            programs[program].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
-            prove(of_one, programs[program], setting, judged)
+        for key, of_one in by_program(candidates, involved, programs):
+            programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
+            judged += prove_by_behaviour(of_one, programs[key], setting)
         reject_relayed(candidates, involved, judged, setting.resolution)
         leave_open_asked(candidates, involved, judged)
         return judged

@@ -136,7 +136,7 @@ class _Joined(dict[str, Column]):
         peer = 1 - side
         self._rows = rows
         self._joined: dict[str, Callable[[], Column]] = {
-            "program": lambda: involved.of_side("program", side),
+            "key": lambda: programs.keys_of(involved, side),
             "left_out": lambda: involved.rows("left_out"),
             "peer": lambda: involved.of_side("program", peer),
             "full": lambda: involved.of_side("full_segment", side),
@@ -155,7 +155,7 @@ class _Joined(dict[str, Column]):
             "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),
         }
         if without_echoes := programs.without_echoes:
-            says_nothing = among(self["program"], without_echoes)
+            says_nothing = among(involved.of_side("program", side), without_echoes)
             for name in ("echo", "tsval_delay"):
                 self[name] = select(says_nothing, -1, self[name])
 
@@ -167,15 +167,15 @@ class _Joined(dict[str, Column]):
 def by_program(
     rows: Columns, involved: Involved, programs: Programs
 ) -> Iterator[tuple[int, Candidates]]:  # fmt: skip
-    """The numbers of the programs that sent them, each with its candidates; none of a connection that is left out.
+    """The keys of the ``programs`` that sent them, each with its candidates; none of a connection that is left out.
 
     The timestamps of those of the ``programs`` without echoes tell nothing (Echo.UNKNOWN).
     """
     columns = _Joined(rows, involved, programs)
     counting = rows_where(columns["left_out"] == 0)
-    program = pick(columns["program"], counting)
-    for group in groups(program):
-        yield int(program[group[0]]), Candidates(columns, pick(counting, group))
+    keys = pick(columns["key"], counting)
+    for group in groups(keys):
+        yield int(keys[group[0]]), Candidates(columns, pick(counting, group))
 
 
 def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> Column:
@@ -184,7 +184,7 @@ def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> 
     without = rows_where(syns == 0)
     if not len(without):
         return fastest_ack
-    its_peers = pick(involved.of_side("program", sides), without)
+    its_peers = pick(programs.keys_of(involved, sides), without)
     of_program = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
     return replaced(fastest_ack, without, [of_program[int(peer)] for peer in its_peers])
 

@@ -1,16 +1,19 @@
 """What the whole capture shows of each program: how fast it and its peers react, and when it sent without waiting.
 
-A program is an address, with its port where it is the server. Those without candidates are not looked at.
+A program is an address, with its port where it is the server. Those without candidates are not looked at. What it
+does with a peer is looked at by itself where that is enough to tell: each path has its own times, and what a server
+does for one client says nothing of another. What it does with all other peers is looked at together.
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
+    among,
     chunks,
     groups,
     is_full,
@@ -21,6 +24,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.enough import COMPARABLE
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
@@ -30,6 +34,9 @@ AT_ONCE = 1 << 16  # rows
 GOES_ON = 5 * MS  # data so long after the data before it is no other part of the same message
 STALE = 2  # ACKs with older timestamps than what they acknowledge; of Linux there was none in 1,100 captures
 MOST_NOT_HELD = 1_000  # connections of a server with one client
+LATE = 5 * MS  # no ACK that came sooner is a late one
+MOST_PEERS = 100  # that are looked at by themselves, in the whole capture
+OTHERS = (1 << 32) - 1  # in place of a peer's number: all that are not looked at by themselves
 
 
 @dataclass
@@ -85,7 +92,7 @@ class Reactions:
 
 @dataclass
 class Program:
-    """What the capture shows of one program.
+    """What the capture shows of one program and one of its peers, or all of its other ones.
 
     Attributes
     ----------
@@ -99,7 +106,8 @@ class Program:
     peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
     not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
-    stale_echoes : how often its ACKs carried a timestamp older than that of the one segment they acknowledged
+    stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
+        acknowledged
     not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order; when each
         began, and when the first of all connections ended after that, ns: it may leave a window to later ones
     """
@@ -135,21 +143,31 @@ class Program:
 
 
 class Programs(dict[int, Program]):
-    """Programs by their numbers in the rows of ``connection`` (tcp/engine.h)."""
+    """Programs and peers, by key: the numbers of both in ``connection`` (tcp/engine.h); the latter may be OTHERS."""
 
     def __init__(self, tables: Tables) -> None:
         super().__init__()
         self._no_waits, self._connections = tables.no_wait, tables.connection
         self._looked_at = 0  # rows of the former
+        self._by_themselves = _peers_by_themselves(tables)
+        self._not_held: dict[int, Counter[int]] = defaultdict(Counter)
+        self._not_held_on: dict[int, dict[int, dict[int, tuple[int, int]]]] = defaultdict(dict)
+        self._stale_echoes: Counter[int] = Counter()
+        for rows, _ in chunks(tables.connection):
+            self._add_not_held(rows)
+            self._add_stale_echoes(rows)
+        self._look_for_ends()
         for rows, involved in _with_connections(tables.reaction, tables.connection):
             self._add_reactions(rows, involved)
         for program in self.values():
             program.own.put_in_order()
             program.peers.put_in_order()
-        for rows, _ in chunks(tables.connection):
-            self._add_not_held(rows)
-            self._add_stale_echoes(rows)
-        self._look_for_ends()
+
+    def keys_of(self, involved: Involved, side: Column) -> Column:
+        """For each row (n,), the key of the program at that ``side`` (n,) of its connection, and of its peer."""
+        program, peer = involved.of_side("program", side), involved.of_side("program", 1 - side)
+        pair = program << 32 | peer
+        return select(among(pair, self._by_themselves), pair, program << 32 | OTHERS)
 
     def look_at_no_waits(self, until: int | None) -> None:
         """Fill ``no_waits`` and ``peers_went_on`` with what was sent up to frame ``until`` (None: the last).
@@ -177,22 +195,27 @@ class Programs(dict[int, Program]):
     @property
     def without_echoes(self) -> list[int]:
         """The numbers of the programs whose timestamps tell nothing: see :attr:`Program.echoes`."""
-        return [number for number, program in self.items() if not program.echoes]
+        return [number for number, count in self._stale_echoes.items() if count >= STALE]
 
-    def __missing__(self, number: int) -> Program:
-        self[number] = Program()
-        return self[number]
+    def __missing__(self, key: int) -> Program:
+        number = key >> 32
+        self[key] = Program(
+            not_held=self._not_held[number],
+            not_held_on=self._not_held_on[number],
+            stale_echoes=self._stale_echoes[number],
+        )
+        return self[key]
 
     def _add_reactions(self, rows: Columns, involved: Involved) -> None:
         ns, side, kind = rows["ns"], rows["side"], rows["kind"]
-        peer = 1 - side
-        for number, which, samples in _grouped(involved.of_side("program", side), kind, ns):
-            self[number].own.keep(which, samples)
-        for number, which, samples in _grouped(involved.of_side("program", peer), kind, ns):
-            self[number].peers.keep(which, samples)
+        reacting, other = self.keys_of(involved, side), self.keys_of(involved, 1 - side)
+        for key, which, samples in _grouped(reacting, kind, ns):
+            self[key].own.keep(which, samples)
+        for key, which, samples in _grouped(other, kind, ns):
+            self[key].peers.keep(which, samples)
         more = ns - involved.fastest_ack(side)
-        for number, which, samples in _grouped(involved.of_side("program", peer), kind, more):
-            self[number].peers.keep_more(which, samples)
+        for key, which, samples in _grouped(other, kind, more):
+            self[key].peers.keep_more(which, samples)
 
     def _add_not_held(self, connections: Columns) -> None:
         server = 1 - connections["client"]
@@ -207,20 +230,20 @@ class Programs(dict[int, Program]):
         )
         for group in groups(keys):
             number, its_client = divmod(int(keys[group[0]]), 1 << 32)
-            self[number].not_held[its_client] += total(pick(count, group))
-            kept = self[number].not_held_on.setdefault(its_client, {})
+            self._not_held[number][its_client] += total(pick(count, group))
+            kept = self._not_held_on[number].setdefault(its_client, {})
             for row in map(int, group[: MOST_NOT_HELD - len(kept)]):
                 first = int(began[row])
                 kept[int(connection[row])] = first, first
 
     def _look_for_ends(self) -> None:
         """When the first connection ended after each in ``not_held_on`` began; of very many, when that one began."""
-        if len(self._connections) > AT_ONCE or not any(program.not_held_on for program in self.values()):
+        if len(self._connections) > AT_ONCE or not self._not_held_on:
             return
         table = self._connections
         ends = sorted(map(int, Columns(table.layout, table.read(0, len(table)))["last_ts"]))
-        for program in self.values():
-            for kept in program.not_held_on.values():
+        for of_clients in self._not_held_on.values():
+            for kept in of_clients.values():
                 for number, (began, _) in kept.items():
                     place = bisect_left(ends, began)
                     kept[number] = began, ends[place] if place < len(ends) else began  # the clock was set back
@@ -230,42 +253,58 @@ class Programs(dict[int, Program]):
             program, stale = connections["program", side], connections["stale_echoes", side]
             some = rows_where((program >= 0) & (stale > 0))
             for number, count in zip(pick(program, some), pick(stale, some), strict=True):
-                self[int(number)].stale_echoes += int(count)
+                self._stale_echoes[int(number)] += int(count)
 
     def _add_no_waits(self, rows: Columns, involved: Involved) -> None:
         since, side, echo = rows["trigger_to_release"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
         small = rows_where(_is_small(rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
-        peer = involved.of_side("program", 1 - side)
-        program, peer = (pick(number, small) for number in (involved.of_side("program", side), peer))
-        shown = (rows["connection"], echo, since, rows["release_frame"], rows["owed"])
-        columns = (program, peer, *(pick(column, small) for column in shown))
-        for number, its_peer, connection, what, ns, frame, owed in zip(*columns, strict=True):
-            sender = self[int(number)]
+        shown = (
+            self.keys_of(involved, side), self.keys_of(involved, 1 - side), involved.of_side("program", 1 - side),
+            rows["connection"], echo, since, rows["release_frame"], rows["owed"],
+        )  # fmt: skip
+        columns = (pick(column, small) for column in shown)
+        for key, other, peer, connection, what, ns, frame, owed in zip(*columns, strict=True):
+            sender = self[int(key)]
             said = int(what) if sender.echoes else Echo.UNKNOWN
             if not owed:  # else it may have waited until then
-                sender.no_waits[int(its_peer), int(connection), said, rounded(int(ns), MS)] += 1
+                sender.no_waits[int(peer), int(connection), said, rounded(int(ns), MS)] += 1
                 if said != Echo.AFTER:
                     first, _ = sender.no_wait_frames.get(int(connection), (int(frame), 0))
                     sender.no_wait_frames[int(connection)] = first, int(frame)
             if ns >= GOES_ON:
-                self[int(its_peer)].peers_went_on[int(connection)] += 1
-        self._add_not_held_behind_full(rows, involved.of_side("program", side), full)
+                self[int(other)].peers_went_on[int(connection)] += 1
+        self._add_not_held_behind_full(rows, self.keys_of(involved, side), full)
 
-    def _add_not_held_behind_full(self, rows: Columns, program: Column, full: Column) -> None:
+    def _add_not_held_behind_full(self, rows: Columns, keys: Column, full: Column) -> None:
         behind = rows_where(_is_small_behind_full(rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
-        shown = (pick(column, behind) for column in (program, rows["connection"], rows["echo"]))
-        for number, connection, echo in zip(*shown, strict=True):
-            if not self[int(number)].echoes or int(echo) != Echo.AFTER:
-                self[int(number)].not_held_behind_full[int(connection)] += 1
+        shown = (pick(column, behind) for column in (keys, rows["connection"], rows["echo"]))
+        for key, connection, echo in zip(*shown, strict=True):
+            if not self[int(key)].echoes or int(echo) != Echo.AFTER:
+                self[int(key)].not_held_behind_full[int(connection)] += 1
 
 
-def _grouped(program: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
-    """Reaction times, ns, by program and kind, at most MOST_SAMPLES of each."""
-    keys = program * len(Reaction) + kind
-    for group in groups(keys):
-        number, which = divmod(int(keys[group[0]]), len(Reaction))
-        yield number, Reaction(which), pick(ns, group[:MOST_SAMPLES])
+def _peers_by_themselves(tables: Tables) -> list[int]:
+    """The keys, ascending, of programs and peers that have five candidates with late ACKs in each chunk of rows.
+
+    Of MOST_PEERS at most, those with the most.
+    """
+    late: Counter[int] = Counter()
+    looked_at = 0
+    for rows, involved in _with_connections(tables.candidate, tables.connection):
+        side = rows["side"]
+        pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
+        late.update(listed(pick(pair, rows_where(rows["trigger_to_ack"] >= LATE))))
+        looked_at += 1
+    return sorted(pair for pair, count in late.most_common(MOST_PEERS) if count >= COMPARABLE * looked_at)
+
+
+def _grouped(keys: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
+    """Reaction times, ns, by key and kind, at most MOST_SAMPLES of each."""
+    both = keys * len(Reaction) + kind
+    for group in groups(both):
+        key, which = divmod(int(both[group[0]]), len(Reaction))
+        yield key, Reaction(which), pick(ns, group[:MOST_SAMPLES])
 
 
 def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -> Column:

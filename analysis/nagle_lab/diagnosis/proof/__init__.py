@@ -1,7 +1,8 @@
-"""The proof: which candidates are stalls, and the cause of every other idle gap.
+"""The proof: which candidates are stalls.
 
 It starts from what is in ``diagnosis/observed``. Read it in this order:
 
+    behaviours.py          ``prove_by_behaviour``: a program's connections together, or apart where they differ
     proof.py               ``prove``: the rules for one program, in order; it calls all of the following
     late_acks.py           which ACKs were late (``late_candidates``)
     kernel_evidence.py     what the kernel said while guard or watch recorded decides first
@@ -14,5 +15,4 @@ It starts from what is in ``diagnosis/observed``. Read it in this order:
     pauses.py              whether a program pauses, whatever the ACK, and what chance explains
     relays.py              takes back stalls whose data another connection had only just brought
     outcomes.py            the words for what was decided: ground, reason, obstacle
-    idle_gaps.py           the cause of every idle gap
 """

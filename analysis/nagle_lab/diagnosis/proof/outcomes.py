@@ -1,7 +1,7 @@
 """What the proof decides of a candidate: a stall and its ground, no stall and the reason, or unresolved and why."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -44,6 +44,7 @@ class Obstacle(StrEnum):
     LIKE_A_PROGRAM = "like_a_program"  # between what a kernel takes and what a program takes
     OWN_PACE = "own_pace"  # as late after early ACKs, or piece by piece: the program waits for something itself
     NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections, or at other times, they wait for no ACK
+    CONNECTIONS_DIFFER = "connections_differ"  # it seems held on some of them, judged by themselves; not on others
     ROUND_TRIP_UNKNOWN = "round_trip_unknown"  # from the capture point to the sender and back
     PATH_VARIES = "path_varies"  # ACKs came late, but so does everything of that end
     COARSE_CLOCK = "coarse_clock"  # its steps hide the time from ACK to release
@@ -98,6 +99,11 @@ class Judged:
         return [one.rows for one in self.accepted]
 
     @property
+    def stall_count(self) -> int:
+        """How many stalls there are."""
+        return sum(len(rows) for rows in self.stalls)
+
+    @property
     def grounds(self) -> Counter[Ground]:
         """How many stalls, by what they are proved by."""
         found: Counter[Ground] = Counter()
@@ -133,6 +139,21 @@ class Judged:
         """Count stalls as unresolved after all, for the reason ``obstacle``."""
         self.accepted = [other for other in self.accepted if other is not one]
         self.unresolved.append((obstacle, one.rows))
+
+    def __add__(self, other: "Judged") -> "Judged":
+        """What was decided of these, and of the other's candidates."""
+        return Judged(
+            self.accepted + other.accepted,
+            self.round_trips + other.round_trips,
+            self.rejected + other.rejected,
+            self.unresolved + other.unresolved,
+            self.relays + other.relays,
+        )
+
+    def all_open(self, obstacle: Obstacle) -> "Judged":
+        """The same without stalls: these are unresolved, for the reason ``obstacle``."""
+        stalls = [(obstacle, rows) for rows in self.stalls]
+        return replace(self, accepted=[], unresolved=self.unresolved + stalls)
 
     def leave_open(self, unsure: Candidates, obstacle: Obstacle) -> None:
         """Count these as unresolved, for the reason ``obstacle``."""

@@ -152,6 +152,8 @@ _WHY = {
     Obstacle.OWN_PACE: "data followed a late ACK by a round trip, but it also comes as late where the ACK is early, "
     "in the same pieces, one at a time, or later than answers: a program may wait for the ACK, or something else; "
     + _AT_THE_SENDER,
+    Obstacle.CONNECTIONS_DIFFER: "data followed a late ACK as if it had been held, but only on some connections, and "
+    "what the same program does on the others is not certain; " + _AT_THE_SENDER,
     Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but the round trip to its sender is not known; capture "
     "from the beginning of the connections, or at the sender",
     Obstacle.PATH_VARIES: "data followed a late ACK, but the path's delay varies as much; capture at both ends "

@@ -1,0 +1,82 @@
+"""Programs that do one thing on some connections and another on others: judged together, the two hide each other.
+
+A pool may hold data on one connection, and pause or have TCP_NODELAY on the next. So where most of what a program did
+is no stall, its connections are judged by themselves, too. docs/proof.md, rule 9.
+"""
+
+from typing import NamedTuple
+
+from nagle_lab.diagnosis.observed.candidates import Candidates
+from nagle_lab.diagnosis.observed.columns import groups
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE
+from nagle_lab.diagnosis.observed.observed import LATE_NEAR, Setting
+from nagle_lab.diagnosis.observed.programs import Program
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
+from nagle_lab.diagnosis.proof.proof import prove
+
+MOSTLY = 0.5  # of the candidates with late ACKs: where so many are stalls, nothing hides them
+MOST_CONNECTIONS = 30  # that are judged by themselves
+
+
+def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Judged:
+    """What is decided of the candidates of one program, judged as :func:`prove` does, and by connection if need be.
+
+    The parameters are those of :func:`prove`. Where the kernel was asked whether data waited, that tells connections
+    apart already.
+    """
+    together = _proved(c, program, setting)
+    late = c.only((c.trigger_to_ack >= LATE_NEAR) & (c.ack_frame > 0) & (c.pure > 0))
+    if together.stall_count >= MOSTLY * len(late) or setting.kernel_answers.until:
+        return together
+    return _judged_apart(c, late, program, setting, together)
+
+
+def _judged_apart(
+    c: Candidates, late: Candidates, program: Program, setting: Setting, together: Judged
+) -> Judged:  # fmt: skip
+    """What is decided of connections that hold and of the others, or else what was decided of them ``together``.
+
+    Ten stalls or more on some are stalls where the others do something else, for certain: nothing of these is left
+    open. Where that is not certain, and no stall was found together, they are left open.
+    """
+    alone = _judged_alone(c, late, program, setting)
+    on_those = _proved(c.among(c.connection, alone.holding), program, setting)
+    if on_those.stall_count < CONCLUSIVE:
+        return together
+    elsewhere = _proved(c.not_among(c.connection, alone.holding), program, setting)
+    is_certain = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
+    if is_certain and len(late.not_among(late.connection, alone.holding)) >= CONCLUSIVE:
+        return on_those + elsewhere
+    if together.stall_count:
+        return together
+    return on_those.all_open(Obstacle.CONNECTIONS_DIFFER) + elsewhere
+
+
+class _Alone(NamedTuple):
+    """Connections judged by themselves."""
+
+    holding: list[int]  # those with five stalls or more, by number, ascending
+    are_open: bool  # whether there are stalls on any other, or candidates left open
+
+
+def _judged_alone(c: Candidates, late: Candidates, program: Program, setting: Setting) -> _Alone:
+    """What each connection with five late candidates is by itself; of many connections, those with the most."""
+    holding: list[int] = []
+    are_open = False
+    for group in sorted(groups(late.connection), key=len, reverse=True)[:MOST_CONNECTIONS]:
+        if not COMPARABLE <= len(group) < len(late):
+            continue
+        number = int(late.connection[group[0]])
+        one = _proved(c.only(c.connection == number), program, setting)
+        if one.stall_count >= COMPARABLE:
+            holding.append(number)
+        elif one.stall_count or one.unresolved:
+            are_open = True
+    return _Alone(sorted(holding), are_open)
+
+
+def _proved(c: Candidates, program: Program, setting: Setting) -> Judged:
+    judged = Judged()
+    if len(c):
+        prove(c, program, setting, judged)
+    return judged

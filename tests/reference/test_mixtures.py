@@ -1,0 +1,46 @@
+"""A server that does two things on one port: neither may hide the other, nor be taken for it."""
+
+import pytest
+
+from nagle_lab.diagnosis.analysis import analyze
+from support.mixtures import Mixture, can_be_mixed, mixtures
+from support.truth import Judgement, Labelled, families, lookalikes
+
+EACH = 2
+# Two connections of one client, on a path that varies: the pauses on one end as soon behind the ACK as what is held
+# on the other, which is left open by itself, too.
+NOT_TOLD_APART = {
+    "nodelay-pause-63-rtt-20/client beside server-held-rtt-20-jitter-2/client",
+    "server-held-rtt-20-jitter-2/client before nodelay-pause-50-70-rtt-20/client",
+}
+
+
+def is_judged_right_alone(capture: Labelled) -> bool:
+    return analyze(capture.path).verdict == capture.verdict
+
+
+MIXTURES = [*mixtures([one for one in can_be_mixed(families() + lookalikes()) if is_judged_right_alone(one)], EACH)]
+
+
+def test_there_are_some_of_each_kind():
+    kinds = {(one.one.position, one.one.verdict, one.other.verdict, one.are_side_by_side) for one in MIXTURES}
+    assert len(MIXTURES) > 500 and len(kinds) == 3 * 2 * 2 * 2
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Mixture, Judgement]]:
+    path, found = tmp_path_factory.mktemp("mixtures") / "both.pcap", []
+    for mixture in MIXTURES:
+        mixture.write(path)
+        found.append((mixture, mixture.judge(analyze(path))))
+    return found
+
+
+def test_two_behaviours_on_one_port_neither_hide_nor_accuse_each_other(judged):
+    wrong = {mixture.name for mixture, judgement in judged if judgement is Judgement.WRONG}
+    assert wrong == NOT_TOLD_APART
+
+
+def test_hardly_any_of_them_are_left_open(judged):
+    unsure = [mixture.name for mixture, judgement in judged if judgement is Judgement.UNSURE]
+    assert len(unsure) < len(judged) / 20

@@ -1,0 +1,101 @@
+"""Two recorded captures as one: a server that does two things on one port, for two clients or for one.
+
+A server holds what it sends to one client, and pauses or has TCP_NODELAY for another; or it does both for one client,
+on two connections. Both captures' truth is known, and so is that of what they make together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nagle_lab.diagnosis.result.result import Result
+from support.synthetic import ETHERNET, SECOND, US, Frame, pcap_bytes
+from support.transforms import PORT, by_server, is_ethernet, read, sorted_by_time, tcp_of
+from support.truth import Judgement, Labelled
+
+IPV4, TCP = b"\x08\x00", 6
+BEGINS_LATER = 1_700 * US  # the second capture than the first, where they go on side by side
+OTHER_CLIENTS = bytes((10, 99, 0))  # the first three bytes of their addresses
+PORTS_APART = 9_777
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Two captures taken at the same position, to be made into one."""
+
+    one: Labelled
+    other: Labelled
+    are_side_by_side: bool  # else the second begins a second after the first has ended
+
+    @property
+    def name(self) -> str:
+        """The names of both."""
+        return f"{self.one.name} {'beside' if self.are_side_by_side else 'before'} {self.other.name}"
+
+    def judge(self, result: Result) -> Judgement:
+        """Whether a verdict on it is the true one: a stall, if one of both has any."""
+        stalls = "STALL" in (self.one.verdict, self.other.verdict)
+        if result.verdict == ("STALL" if stalls else "CLEAN"):
+            return Judgement.RIGHT
+        return Judgement.UNSURE if result.verdict == "INCONCLUSIVE" else Judgement.WRONG
+
+    def write(self, path: Path) -> None:
+        """Make one capture of both: the second's server becomes the first's, and so does its client at the client."""
+        first, second = read(self.one.path), read(self.other.path)
+        server, client = _ends(first[0])
+        begins = first[0].ts_ns + BEGINS_LATER if self.are_side_by_side else first[-1].ts_ns + SECOND
+        later = begins - second[0].ts_ns
+        its_client = client if self.one.position == "client" else None
+        second = [replace(_moved(frame, server, its_client), ts_ns=frame.ts_ns + later) for frame in second]
+        path.write_bytes(pcap_bytes(sorted_by_time([*first, *second]), ETHERNET))
+
+
+def can_be_mixed(captures: Sequence[Labelled]) -> list[Labelled]:
+    """Those of IPv4 on Ethernet with nothing but one server in view."""
+    return [
+        capture
+        for capture in captures
+        if capture.family != "copies" and capture.position != "both" and is_ethernet(capture.path)
+        if all(map(_is_of_the_server, read(capture.path)))
+    ]
+
+
+def mixtures(captures: Sequence[Labelled], each: int) -> Iterator[Mixture]:
+    """Each capture with ``each`` others, or all, taken at the same position; at the client over as long a path."""
+    alike: dict[tuple[str, int], list[Labelled]] = {}
+    for capture in captures:
+        alike.setdefault((capture.position, capture.rtt if capture.position == "client" else 0), []).append(capture)
+    for group in alike.values():
+        for number, one in enumerate(group):
+            for turn in range(1, min(each, len(group) - 1) + 1):
+                other = group[(number + turn * max(len(group) // (each + 1), 1)) % len(group)]
+                yield Mixture(one, other, turn % 2 == 1)
+
+
+def _is_of_the_server(frame: Frame) -> bool:
+    data = frame.data
+    if data[12:14] != IPV4 or data[23] != TCP:
+        return False
+    ports = data[tcp_of(frame) :][:4]
+    return PORT in (int.from_bytes(ports[:2], "big"), int.from_bytes(ports[2:], "big"))
+
+
+def _ends(frame: Frame) -> tuple[bytes, bytes]:
+    """The addresses of server and client."""
+    source, destination = frame.data[26:30], frame.data[30:34]
+    return (source, destination) if by_server(frame) else (destination, source)
+
+
+def _moved(frame: Frame, server: bytes, client: bytes | None) -> Frame:
+    """With another server; and with that client, from other ports, or clients of their own."""
+    data, is_by_server, tcp = bytearray(frame.data), by_server(frame), tcp_of(frame)
+    at_server, at_client = (26, 30) if is_by_server else (30, 26)
+    data[at_server : at_server + 4] = server
+    if client is None:
+        data[at_client : at_client + 3] = OTHER_CLIENTS
+    else:
+        data[at_client : at_client + 4] = client
+        at = tcp + 2 if is_by_server else tcp
+        port = int.from_bytes(data[at : at + 2], "big")
+        data[at : at + 2] = (port ^ PORTS_APART or PORTS_APART).to_bytes(2, "big")
+    return replace(frame, data=bytes(data))

@@ -1,0 +1,67 @@
+"""A program that does one thing for one peer, or on one connection, and another for the next."""
+
+import pytest
+
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    REQUEST,
+    Story,
+    nodelay,
+    pauses_a_little_longer_than_the_timer,
+    pauses_with_nodelay,
+    server_held,
+    talk,
+)
+from support.synthetic import MS, US, Conversation, merge
+
+ONE, ANOTHER = ("10.0.0.1", 40_000), ("10.0.9.9", 50_000)
+THE_SAME = (ONE[0], 50_000)
+
+
+def pauses_63_ms(c: Conversation, number: int) -> None:
+    """TCP_NODELAY, and a pause that ends some 20 ms behind the ACK: as soon as what a client 20 ms away released."""
+    c.client_sends(REQUEST)
+    header = c.server_sends(HEADER, after_ns=200 * US)
+    c.client_acks(after_ns=LATE + (number % 5) * MS)
+    c.server_sends(BODY, at_ns=header.ts_ns + 63 * MS)
+    c.client_acks(after_ns=10 * US)
+
+
+DOES_NOT_HOLD = (nodelay, pauses_with_nodelay, pauses_a_little_longer_than_the_timer, pauses_63_ms)
+
+
+@pytest.mark.parametrize("seen_at", ["middle", "client"])
+@pytest.mark.parametrize("rtt_ns", [0, MS, 20 * MS])
+@pytest.mark.parametrize("story", DOES_NOT_HOLD)
+def test_what_a_server_does_for_one_client_does_not_hide_what_it_holds_for_another(diagnose, story, rtt_ns, seen_at):
+    held, other = talk(server_held, 40, client=ANOTHER, rtt_ns=20 * MS), talk(story, 40, client=ONE, rtt_ns=rtt_ns)
+    result = diagnose(merge(held.seen_at(seen_at), other.seen_at(seen_at)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 39)
+    assert {result.connections[stall.connection].client.ip for stall in result.stalls} == {"10.0.9.9"}
+
+
+@pytest.mark.parametrize("seen_at", ["middle", "client"])
+@pytest.mark.parametrize("story", [nodelay, pauses_a_little_longer_than_the_timer, pauses_63_ms])
+def test_what_one_connection_does_not_hold_does_not_hide_what_another_one_holds(diagnose, story, seen_at):
+    held, other = (
+        talk(of_one, 40, client=client, rtt_ns=20 * MS) for of_one, client in ((server_held, THE_SAME), (story, ONE))
+    )
+    result = diagnose(merge(held.seen_at(seen_at), other.seen_at(seen_at)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 39)
+
+
+def test_what_is_held_on_one_connection_is_left_open_where_the_others_are_not_certain(diagnose):
+    """Pauses that vary look as if they were held by chance, seen at the client: by themselves they are left open."""
+    talks: list[tuple[Story, tuple[str, int]]] = [(server_held, THE_SAME), (pauses_with_nodelay, ONE)]
+    seen = [talk(story, 40, client=client, rtt_ns=20 * MS).seen_at("client") for story, client in talks]
+    result = diagnose(merge(*seen))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+
+
+def test_what_a_server_does_for_clients_that_ask_seldom_is_judged_together(diagnose):
+    """Sixty clients, each with one reply that is held: no one of them shows anything by itself."""
+    talks = [talk(server_held, 2, client=(f"10.0.{number}.1", 40_000)) for number in range(60)]
+    result = diagnose(merge(*(one.seen_at("server") for one in talks)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 60)
