@@ -297,6 +297,59 @@ def test_two_outputs_of_one_name_are_refused(run, captures):
     assert code == Exit.UNUSABLE and "name the same file" in err and not same.exists()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("analyze", "clean.pcap", "--html", "clean.pcap"),
+        ("analyze", "stalled.pcap", "clean.pcap", "--junit", "link.pcap"),
+        ("analyze", "clean.pcap", "--markdown", "hard.pcap"),
+        ("analyze", "clean.pcap", "--csv", "clean.pcap"),
+        ("analyze", "t.connections.pcap", "--csv", "t.pcap"),
+        ("analyze", "--rotated", "stalled.pcap", "clean.pcap", "--html", "clean.pcap"),
+        ("analyze", "--same-traffic", "stalled.pcap", "clean.pcap", "--html", "clean.pcap"),
+        ("show", "clean.pcap", "--html", "clean.pcap"),
+        ("compare", "stalled.pcap", "clean.pcap", "--html", "clean.pcap"),
+        ("compare", "stalled.pcap", "clean.pcap", "--markdown", "./stalled.pcap"),
+    ],
+)
+def test_a_capture_that_is_read_is_never_written_over(run, captures, monkeypatch, arguments):
+    monkeypatch.chdir(captures)
+    Path("link.pcap").symlink_to("clean.pcap")
+    Path("hard.pcap").hardlink_to("clean.pcap")
+    shutil.copy("clean.pcap", "t.connections.pcap")
+    before = {path: path.read_bytes() for path in captures.iterdir()}
+    code, out, err = run(*arguments)
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert "it is what this command reads: name another file" in err and err.count("\n") == 1
+    assert {path: path.read_bytes() for path in captures.iterdir()} == before
+
+
+@pytest.mark.parametrize("command", ["analyze", "show", "annotate"])
+def test_what_a_run_recorded_is_never_written_over_but_a_report_in_its_folder_is(run, tmp_path, command):
+    folder = shutil.copytree(OFF, tmp_path / "run")
+    capture = (folder / "client.pcap").read_bytes()
+    option = ["--force", "-o"] if command == "annotate" else ["--html"]
+    code, _, err = run(command, folder, *option, folder / "client.pcap")
+    assert code == Exit.UNUSABLE and "it is what this command reads" in err
+    assert (folder / "client.pcap").read_bytes() == capture
+    if command != "annotate":
+        for _ in range(2):
+            assert run(command, folder, *option, folder / "report.html")[0] == Exit.OK
+
+
+def test_slides_are_not_written_over_a_committed_capture(run, captures, monkeypatch):
+    monkeypatch.setattr("nagle_lab.cli.lab.demo.COMMITTED", (captures,))
+    before = (captures / "clean.pcap").read_bytes()
+    code, _, err = run("demo", "--slides", captures / "clean.pcap")
+    assert code == Exit.UNUSABLE and "it is what this command reads" in err
+    assert (captures / "clean.pcap").read_bytes() == before
+
+
+def test_a_guard_writes_no_report_over_its_recording(run, tmp_path):
+    code, _, err = run("guard", "--keep", tmp_path, "--json", tmp_path / "capture.pcapng", "--", "true")
+    assert code == Exit.UNUSABLE and "it is what this command reads" in err
+
+
 def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -96,6 +96,13 @@ def test_questions_are_listed_and_answered(out):
     assert "no results of nagle-lab fleet there" in fleet("ask", "longest", "--out", out.parent / "in", code=2).err
 
 
+def test_the_results_are_not_written_over_by_the_page(out):
+    table = sorted(out.rglob("*.parquet"))[0]
+    before = table.read_bytes()
+    assert "it is what this command reads" in fleet("ask", "--out", out, "--html", table, code=2).err
+    assert table.read_bytes() == before
+
+
 def test_each_of_the_worst_has_a_ladder_with_its_file_and_frames(out, captures):
     shown = overview(Store(Folder(str(out))))
     assert [one.service["server_port"] for one in shown.worst] == [80, 81, 82]

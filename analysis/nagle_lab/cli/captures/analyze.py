@@ -37,11 +37,12 @@ def command(
         raise NagleLabError("--strace takes one capture file, or with --rotated those of one capture")
     expected = Verdict(expect.upper()) if expect else None
     captures = [paths] if rotated else [[path] for path in paths]
-    if same_traffic:
-        if rotated or len(paths) != 2 or not all(path.is_file() for path in paths):
-            raise NagleLabError("--same-traffic takes two capture files, one from each end")
-        _show_pair(paths, as_json)
-    with Exports(files) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
+    if same_traffic and (rotated or len(paths) != 2 or not all(path.is_file() for path in paths)):
+        raise NagleLabError("--same-traffic takes two capture files, one from each end")
+    reads = [*paths, *([strace] if strace else [])]
+    with Exports(files, reads=reads) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
+        if same_traffic:
+            _show_pair(paths, as_json)
         names = distinct_names([path for capture in captures for path in capture])
         asked = AnalyzeOptions(expected, as_json, strace, exports, ctrl_c)
         return worst([_analyze_or_tell(each, " ".join(names[path] for path in each), asked) for each in captures])

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_writable
+from nagle_lab.cli.shared.exports import require_not_read, require_writable
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import Exit, NagleLabError, tell
@@ -22,6 +22,7 @@ def command(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool,
         raise NagleLabError("annotate takes one FILE, or with --rotated the files of one rotated capture")
     if out and not out.exists():
         require_writable({"output": out})
+    require_not_read([out], paths)
     files, result = _analyzed(paths)
     if out:
         annotate(files, result, out, force=force)

@@ -21,7 +21,7 @@ def command(path: Path, number: int | None, as_json: bool, **files: Path | None)
     """Show a run, or stall ``number`` (from 1; None: a typical one) of a run or a capture file; write the files."""
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: show reads a capture twice: save it to a file first")
-    with Exports(files) as exports:
+    with Exports(files, reads=[path]) as exports:
         source = opened(path)
         if not isinstance(source, Run):
             if exports.files:

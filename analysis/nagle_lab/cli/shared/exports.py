@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from nagle_lab.capture.stored import STDIN
 from nagle_lab.errors import Exit, NagleLabError
 
 if TYPE_CHECKING:
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
 class Exports:
     """A context manager: collects what a command reports, and writes ``files``, by format, each whole or not at all.
 
-    Left by an exception it writes none. Entering raises NagleLabError where a file cannot be written.
+    Left by an exception it writes none. Entering raises NagleLabError where a file cannot be written, or is read.
     """
 
-    def __init__(self, files: Mapping[str, Path | None], *, slow: bool = True) -> None:
-        """``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step."""
-        self._slow = slow
+    def __init__(self, files: Mapping[str, Path | None], *, reads: Iterable[Path] = (), slow: bool = True) -> None:
+        """``reads`` is what the command reads; see :func:`require_not_read`.
+
+        ``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step.
+        """
+        self._slow, self._reads = slow, reads
         self.files = {name: file for name, file in files.items() if file}
         self._stack = ExitStack()
         self._tables: list[TableFiles] = []
@@ -62,6 +66,7 @@ class Exports:
         for name in self.files.keys() & {"csv", "parquet"}:
             if not _is_replaced(self.files[name]):
                 raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
+        require_not_read(self._all_files(), self._reads)
         require_different(self.files.values())
         with ExitStack() as stack:
             if self.with_exchanges:
@@ -79,6 +84,17 @@ class Exports:
         self._stack.__exit__(kind, error, trace)
         if kind is None and not self._is_written:
             self.write()
+
+    def _all_files(self) -> list[Path]:
+        """The files asked for, and those that a table has beside it."""
+        files = list(self.files.values())
+        if self.with_exchanges:
+            from nagle_lab.reports.files.tabular import beside
+
+            files += [
+                other for name in ("csv", "parquet") if name in self.files for other in beside(self.files[name])
+            ]
+        return files
 
     def write(self) -> None:
         """Write JUnit, Markdown and HTML now, and not again at the end."""
@@ -169,6 +185,29 @@ def require_writable(files: Mapping[str, Path | None]) -> None:
     for file in filter(None, files.values()):
         if problem := _why_not_written(file):
             raise NagleLabError(f"{file} cannot be written: {problem}")
+
+
+_REPORTS = {".html", ".xml", ".md", ".csv"}  # what a person may have put into a folder that is read
+
+
+def require_not_read(files: Iterable[Path | None], reads: Iterable[Path]) -> None:
+    """Raise NagleLabError where one of the ``files`` to write is one of ``reads``, or in a folder of them.
+
+    A capture is the only evidence there is. In a folder, reports may be replaced.
+    """
+    inputs = [Path("/dev/stdin") if str(path) == STDIN else path for path in reads]
+    for file in filter(None, files):
+        if any(_is_read(file, path) for path in inputs):
+            raise NagleLabError(f"{file} cannot be written: it is what this command reads: name another file")
+
+
+def _is_read(file: Path, path: Path) -> bool:
+    """Whether writing ``file`` would destroy ``path``, or what is in it, by whatever name it goes."""
+    with suppress(OSError):  # what may not be looked at is refused by whoever opens it
+        if path.is_dir():
+            return file.is_file() and file.suffix not in _REPORTS and file.resolve().is_relative_to(path.resolve())
+        return file.resolve() == path.resolve() or (file.is_file() and path.exists() and file.samefile(path))
+    return False
 
 
 def require_different(files: Iterable[Path | None]) -> None:

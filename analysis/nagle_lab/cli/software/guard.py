@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.cli.shared.exports import Exports, require_different, require_writable, write_export
+from nagle_lab.cli.shared.exports import Exports, require_different, require_not_read, require_writable, write_export
 from nagle_lab.cli.shared.values import allowed_server, duration_s
-from nagle_lab.cli.software.guard_folder import REPORT, forget, recording_folder
+from nagle_lab.cli.software.guard_folder import REPORT, forget, recorded_in, recording_folder
 from nagle_lab.cli.software.guard_options import GuardOptions
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, os_problem, tell
@@ -34,6 +34,7 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
     files = {"junit": junit, "markdown": markdown, "html": html}
     require_writable({"json": asked.json})
     require_different([asked.json, *files.values()])
+    require_not_read([asked.json, *files.values()], recorded_in(asked.keep))
     with (
         Exports(files, slow=not asked.command_line) as exports,
         ending_by_signals(),

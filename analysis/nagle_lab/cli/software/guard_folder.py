@@ -19,6 +19,11 @@ _RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
 _OURS = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
 
 
+def recorded_in(keep: Path | None) -> list[Path]:
+    """What a recording writes into the folder to keep, and reads there; of its report there is but one."""
+    return [keep / name for name in sorted(_OURS - {REPORT})] if keep else []
+
+
 @contextmanager
 def recording_folder(keep: Path | None) -> Iterator[Path]:
     """The folder of a recording; whatever ends the block early, nothing stays of it that is not to be kept."""

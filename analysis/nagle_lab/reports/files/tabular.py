@@ -114,6 +114,11 @@ class ParquetWriter:
 WRITERS: dict[str, type[CsvWriter | ParquetWriter]] = {"csv": CsvWriter, "parquet": ParquetWriter}
 
 
+def beside(file: Path) -> list[Path]:
+    """The files that a table ``file`` of stalls has beside it: of connections, and of exchanges."""
+    return [file.with_name(f"{file.stem}.{what}{file.suffix}") for what in ("connections", "exchanges")]
+
+
 class TableFiles:
     """Stalls in ``file``, beside it ``NAME.connections.EXT`` and ``NAME.exchanges.EXT``; whole or not at all.
 
@@ -121,8 +126,7 @@ class TableFiles:
     """
 
     def __init__(self, file: Path, writer: type[CsvWriter | ParquetWriter]) -> None:
-        beside = (file.with_name(f"{file.stem}.{what}{file.suffix}") for what in ("connections", "exchanges"))
-        self.files = (file, *beside)
+        self.files = (file, *beside(file))
         self._parts = [each.with_name(f".{each.name}.part") for each in self.files]
         columns_of = (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS)
         self._writers = [writer(part, columns) for part, columns in zip(self._parts, columns_of, strict=True)]
