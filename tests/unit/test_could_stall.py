@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.proof.idle_gaps import Cause
 from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
 from nagle_lab.diagnosis.result.verdict import Verdict
 from support.stories import (
@@ -106,4 +107,18 @@ def test_unwanted_connections_are_not_judged_and_still_tell_of_their_ends(tmp_pa
         part = diagnosed(tmp_path, merge(stalls, clean), only=lambda client, _, port=port: client[1] == port)
         assert (part.verdict, part.summary.stalls, len(part.stalls)) == (verdict, count, count)
         assert part.summary.exchanges == 20
+        assert part.quality.handshakes == whole.quality.handshakes == 2
+        assert part.summary.exchange_ms is None and part.histograms["exchange_ms"].count == 0
         assert part.summary.connections == 2
+
+
+def test_what_a_filter_left_out_shows_no_idle_time_and_is_why_there_is_no_verdict(tmp_path):
+    stalls = talk(server_held, client=("10.0.0.7", 50_001)).segments
+    both = merge(stalls, talk(nodelay, client=("10.0.0.7", 50_002)).segments)
+    part = diagnosed(tmp_path, both, only=lambda client, _: client[1] == 50_002)
+    assert part.verdict is Verdict.CLEAN and Cause.DELAYED_ACK not in part.idle_gaps
+    none = diagnosed(tmp_path, both, only=lambda *_: False)
+    assert none.verdict is Verdict.INCONCLUSIVE and none.reason.startswith("the filter left out all 2 connections: ")
+    assert (none.idle_gaps, none.quality.handshakes) == ({}, 2)
+    one = diagnosed(tmp_path, stalls, only=lambda *_: False)
+    assert one.reason.startswith("the filter left out the only connection: ")

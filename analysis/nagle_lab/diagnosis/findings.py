@@ -5,7 +5,7 @@ it waits for acknowledgements at all. Every step takes a chunk of rows, so memor
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.diagnosis import idle_gaps
 from nagle_lab.diagnosis.ends import ROLES, Ends
-from nagle_lab.diagnosis.left_out import Wanted, leave_out_others, mark_seen_again
+from nagle_lab.diagnosis.left_out import Unwanted, Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.observed.candidates import by_program
 from nagle_lab.diagnosis.observed.columns import (
     Column,
@@ -73,6 +73,7 @@ class Findings:
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
     held, delayed : the ends that held and that delayed
+    unwanted : connections that are not to be judged
     sums : over all connections
     """
 
@@ -99,10 +100,9 @@ class Findings:
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle_gaps.CauseTotals = {}
         self.held, self.delayed = Ends(), Ends()
-        self._count_before_judging(tables)
         seen_again = mark_seen_again(tables.connection)
-        if only:
-            leave_out_others(tables.connection, only)
+        self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
+        self._count_before_judging(tables)
         self.astray_share, swapped_share = astray_shares(tables.connection)
         setting = Setting(resolution, self.astray_share, swapped_share, copied=copied, seen_again=seen_again)
         self._prove_all(tables, setting, AnswersBySocket(answers, tables.connection))
@@ -133,8 +133,15 @@ class Findings:
         self.stalls.cut(self._kept)
 
     def _count_idle(self, gaps: Columns) -> None:
-        involved = Involved(self.connections, gaps["connection"])
-        idle_gaps.add(self.idle, idle_gaps.causes(gaps, involved.fastest_ack(gaps["side"]), involved.rows("client")))
+        judged: Columns | Mapping[str, Column] = gaps
+        if self.unwanted.connections:
+            rows = rows_where(Involved(self.connections, gaps["connection"]).rows("left_out") == 0)
+            if not len(rows):
+                return
+            judged = {name: pick(gaps[name], rows) for name in idle_gaps.COLUMNS}
+        involved = Involved(self.connections, judged["connection"])
+        fastest_ack = involved.fastest_ack(judged["side"])
+        idle_gaps.add(self.idle, idle_gaps.causes(judged, fastest_ack, involved.rows("client")))
 
     def _prove(
         self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting

@@ -100,6 +100,7 @@ _BY_THEMSELVES = {
     EndedBy.OTHER: Cause.UNKNOWN,
 }
 ALL_CORKED = 2
+COLUMNS = ("connection", "side", "gap", "ended_by", "small", "reply")  # of idle_gap: what a cause follows from
 
 
 class GapLength(IntEnum):
@@ -143,7 +144,7 @@ def _numbers(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: 
     return _in_one_number(gaps["ended_by"], slow, is_far, gaps["reply"], corked, by_client)
 
 
-def _all_corked(gaps: Columns) -> Column:
+def _all_corked(gaps: Columns | Mapping[str, Column]) -> Column:
     """Which gaps a small answer ended as late as TCP_CORK's timer, as all late answers of that end there."""
     connections = distinct(gaps["connection"])
     of = ranks(gaps["connection"], connections)
@@ -158,14 +159,14 @@ def _all_corked(gaps: Columns) -> Column:
     return timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late)
 
 
-def causes(gaps: Columns, fastest_ack: Column, client: Column) -> CauseTotals:
+def causes(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column) -> CauseTotals:
     """How many idle gaps have each cause, and for how many ns in all.
 
     Those that a stall or a hold for a round trip explains are counted as something else until :func:`explained`.
 
     Parameters
     ----------
-    gaps : rows of ``idle_gap`` (tcp/engine.h), (n,)
+    gaps : COLUMNS of ``idle_gap`` (tcp/engine.h), each (n,)
     fastest_ack : the fastest ACK of the side that ended each, ns, (n,)
     client : the side, 0 or 1, that is the client of its connection, (n,)
     """

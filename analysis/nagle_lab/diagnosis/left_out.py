@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from nagle_lab.diagnosis.observed.columns import Column, as_column, chunks, distinct, listed, pick, rows_where, select
 from nagle_lab.packet.segment import address_text
@@ -13,9 +14,17 @@ CLOCKS_APART = 1_000 * MS  # of the hosts whose captures were merged, at most
 Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
 
 
-def leave_out_others(connections: Table, wanted: Wanted) -> None:
+@dataclass
+class Unwanted:
+    """How many connections were not wanted, and how many of these have their handshake in the capture."""
+
+    connections: int = 0
+    handshakes: int = 0
+
+
+def leave_out_others(connections: Table, wanted: Wanted) -> Unwanted:
     """Mark connections that are not wanted: what they show of programs counts, what happens on them does not."""
-    columns = connections.layout.columns
+    columns, unwanted = connections.layout.columns, Unwanted()
     for row in connections.rows():
         client = row[columns["client"]]
         ends = []
@@ -24,6 +33,9 @@ def leave_out_others(connections: Table, wanted: Wanted) -> None:
             ends.append((address_text(address), row[columns["port", side]]))
         if not wanted(*ends):
             connections.fill_in(row[columns["number"]], "left_out", 1)
+            unwanted.connections += 1
+            unwanted.handshakes += 0 if row[columns["left_out"]] else row[columns["syns"]]
+    return unwanted
 
 
 def mark_seen_again(connections: Table) -> set[int]:

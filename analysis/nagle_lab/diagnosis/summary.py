@@ -44,7 +44,7 @@ OPEN_SHARE = 0.1  # of the late ACKs
 
 def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
-    summary = _summary(totals, findings)
+    summary, durations = _summary(totals, findings), _judged_durations(totals, findings)
     quality, idle_gaps = _quality(capture, totals, findings), _idle_gaps(findings)
     verdict, reason = decide(
         Evidence(
@@ -58,6 +58,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             unresolved=findings.obstacles,
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
+            left_out=findings.unwanted.connections if findings.unwanted.connections == totals.connections else 0,
             cut_off=sum(count for kind, count in totals.not_decoded.items() if kind & REASON == CUT),
         )
     )
@@ -69,7 +70,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
         reason=_reason(verdict, reason, summary, idle_gaps, findings.obstacles),
         summary=summary,
         idle_gaps=idle_gaps,
-        histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(totals.durations["total"])},
+        histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(durations["total"])},
         connections=ConnectionRows(findings.connections),
         stalls=StallRows(findings),
         exchanges=None if exchanges is None else ExchangeRows(findings, exchanges, totals.first_ts or 0),
@@ -112,7 +113,7 @@ def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) ->
     return Quality(
         damage=_damage(capture),
         not_decoded=dict(most_first) | copies,
-        handshakes=findings.sums.whole["syns"],
+        handshakes=findings.sums.whole["syns"] + findings.unwanted.handshakes,
         rejected=dict(findings.rejected),
         unresolved=dict(findings.obstacles),
         clock_resolution_us=totals.resolution / 1e3,
@@ -125,6 +126,7 @@ def _summary(totals: EngineTotals, findings: Findings) -> Summary:
     wait, total = _spread(findings.wait), whole["exchanges"]
     held_ends, delayed_ends = (_named_ends(findings, ends) for ends in (findings.held, findings.delayed))
     round_trips = {role: _median(shortest, 10) for role, shortest in findings.sums.round_trip.items()}
+    durations = _judged_durations(totals, findings)
     summary = Summary(
         connections=totals.connections,
         exchanges=total,
@@ -148,9 +150,9 @@ def _summary(totals: EngineTotals, findings: Findings) -> Summary:
         round_trips_by=dict(findings.waited_by),
         round_trip_us=round_trips,
         captured_near=_captured_near(*round_trips.values()),
-        request_to_ack_ms=_spread(totals.durations["to_ack"]),
-        request_to_response_ms=_spread(totals.durations["to_response"]),
-        exchange_ms=_spread(totals.durations["total"]),
+        request_to_ack_ms=_spread(durations["to_ack"]),
+        request_to_response_ms=_spread(durations["to_response"]),
+        exchange_ms=_spread(durations["total"]),
         wire_bytes=sum(by_role["wire"].values()),
         payload_bytes=sum(by_role["payload"].values()),
         lost_ms_total=round(findings.wait.total / 1e6, 3),
@@ -163,6 +165,13 @@ def _summary(totals: EngineTotals, findings: Findings) -> Summary:
         remedy=None,
     )
     return replace(summary, remedy=remedy(summary))
+
+
+def _judged_durations(totals: EngineTotals, findings: Findings) -> Mapping[str, Durations]:
+    """How long exchanges took, by name; it is counted over all connections: none where some are not judged."""
+    if findings.unwanted.connections:
+        return {name: Durations(1) for name in totals.durations}
+    return totals.durations
 
 
 def _idle_gaps(findings: Findings) -> dict[Cause, CountAndTime]:

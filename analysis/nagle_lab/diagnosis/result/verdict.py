@@ -56,6 +56,7 @@ class Evidence:
         without answers, these are what a stall would have shown in
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
+    left_out : connections, where a filter left out all of them
     cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
     """
 
@@ -69,6 +70,7 @@ class Evidence:
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
     late_without_stall: int = 0
     chances: int = 0
+    left_out: int = 0
     cut_off: int = 0
 
     @property
@@ -116,6 +118,9 @@ def _what_is_clean(evidence: Evidence) -> str:
 def _what_hinders(evidence: Evidence) -> str:
     """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
     exchanges, unresolved = evidence.exchanges, evidence.unresolved
+    if evidence.left_out:
+        connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
+        return f"the filter left out {connections}: name the port of a server in it with --port, or leave --port out"
     judged = max(exchanges, evidence.late_without_stall)  # a stall would have been seen in so many
     as_many = evidence.chances // CHANCES_EACH if evidence.is_stream else 0  # exchanges that say as much
     left_open = sum(unresolved.values())

@@ -7,8 +7,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Unpack
 
-import msgspec
-
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
@@ -90,9 +88,6 @@ def judge_recording(capture: Path | str, loss: str, selection: Selection, *, sha
         raise NagleLabError(loss)
     only = None if selection == Selection() else selection.wants
     result = analyze(capture, sha256=sha256, only=only)
-    if only:  # how long exchanges took is counted over all connections
-        alone = dict.fromkeys(("request_to_ack_ms", "request_to_response_ms", "exchange_ms"))
-        result = msgspec.structs.replace(result, summary=msgspec.structs.replace(result.summary, **alone))
     return of_own_software(result, selection.of(result), loss)
 
 
