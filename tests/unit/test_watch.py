@@ -29,6 +29,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.records import Interface
 from nagle_lab.capture.writer import Pcapng
+from nagle_lab.cli.live.live_screen import Terminal
 from nagle_lab.cli.live.watch import nearer
 from nagle_lab.diagnosis import record_tap
 from nagle_lab.diagnosis.analysis import Analysis, analyze
@@ -353,7 +354,10 @@ def test_the_packets_behind_a_finding_show_it_again(capture, tmp_path):
         write_packets(view.snapshot.path, view.connections_of(row), out)
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40), (120, 12), (30, 6)])
+SIZES = [(80, 24), (100, 40), (120, 12), (30, 6), (80, 5), (80, 4), (80, 3), (20, 1)]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("how", ["overview", "connections", "opened", "empty"])
 def test_the_screen_fits_the_terminal(capture, width, height, how):
     screen = Screen("all interfaces", 30.0)
@@ -366,7 +370,7 @@ def test_the_screen_fits_the_terminal(capture, width, height, how):
     console.print(render(screen, width, height))
     lines = console.file.getvalue().rstrip("\n").split("\n")
     assert len(lines) <= height and max(map(len, lines)) <= width
-    assert " LIVE " in lines[0]
+    assert " LIVE " in lines[0] or height == 1
     if (width, how) == (100, "overview"):
         assert "STALL" in console.file.getvalue() and "late ACK" in console.file.getvalue()
 
@@ -387,6 +391,36 @@ def test_programs_and_ports_are_never_cut(capture, width, single):
     assert " ab" in named and (not single or "ab 10.0.0.1:40000" in named)
     assert any("6666]:65535 " in line for line in lines)
     assert all(len(line.rstrip()) <= width for line in lines)
+
+
+def test_a_narrow_terminal_has_the_port_whole_and_says_what_is_counted(capture):
+    screen = Screen("all interfaces", 30.0, view=seen(capture))
+    for row in screen.rows():
+        row.process, row.where = "python3", "3 addresses"
+    for width, heads in ((60, "lost ms/s wait ms share"), (120, "lost ms/s stalls/s wait ms share")):
+        console = Console(width=width, height=20, file=io.StringIO())
+        console.print(render(screen, width, 20))
+        assert "python3 :80 " in console.file.getvalue() and heads in console.file.getvalue()
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> Terminal:
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((0, 0)))
+    return Terminal(Screen("all interfaces", 30.0), Console(file=io.StringIO(), force_terminal=True))
+
+
+def test_a_terminal_that_does_not_say_its_size_is_drawn_at_the_usual_one(terminal, capture):
+    terminal._screen.view = seen(capture)
+    terminal.redraw()
+    assert terminal._console.size == (80, 24)
+
+
+def test_nothing_is_frozen_before_there_is_something_to_show(terminal, capture):
+    terminal._do(b"f", None)
+    assert (terminal._screen.frozen, terminal._screen.message) == (False, "there is nothing to freeze yet")
+    terminal._screen.view = seen(capture)
+    terminal._do(b"f", None)
+    assert terminal._screen.frozen
 
 
 @pytest.mark.parametrize(
@@ -427,6 +461,13 @@ def test_a_pipe_ends_with_the_report_and_exit_code_of_analyze(run):
         assert line in report or "frames of" in line
     assert "\x1b" not in out
     assert watched(STALLED.read_bytes(), "--expect=clean")[0] == 1
+
+
+def test_a_port_that_nothing_has_is_said_to_have_left_out_all():
+    code, out, err = watched(STALLED.read_bytes(), "--port=9")
+    assert (code, err) == (3, "")
+    assert "the filter left out all" in out and "handshakes captured)" in out
+    assert "no handshakes" not in out and "idle gaps" not in out and "\nexchange " not in out
 
 
 def test_json_is_a_line_for_each_finding_and_the_report(run):

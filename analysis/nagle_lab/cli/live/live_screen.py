@@ -22,6 +22,7 @@ _UP, _DOWN, _ESCAPE, _ENTER = b"\x1b[A", b"\x1b[B", b"\x1b", b"\r"
 _SAME = {b"\n": _ENTER, b"k": _UP, b"j": _DOWN, b"\x1bOA": _UP, b"\x1bOB": _DOWN, b" ": b"f"}
 _KEY = re.compile(rb"\x1b(?:[\[O][A-Z])?|[\x80-\xff]+|.", re.DOTALL)
 _MESSAGE_S = 10.0
+_USUAL = ConsoleDimensions(80, 24)  # where a terminal does not say its size: a serial console, say
 
 
 class Terminal(Spectator):
@@ -76,7 +77,8 @@ class Terminal(Spectator):
 
     def redraw(self) -> None:
         """Draw the screen at the terminal's present size."""
-        width, height = self._console.size = ConsoleDimensions(*os.get_terminal_size(1))  # whatever COLUMNS says
+        width, height = os.get_terminal_size(1)  # whatever COLUMNS says
+        width, height = self._console.size = ConsoleDimensions(width or _USUAL.width, height or _USUAL.height)
         self._live.update(render(self._screen, width, height), refresh=True)
 
     def keys(self, watcher: Watcher) -> None:
@@ -115,6 +117,9 @@ class Terminal(Spectator):
         elif key == b"c":
             screen.single, screen.opened, screen.selected = not screen.single, None, 0
         elif key == b"f":
+            if not screen.view:
+                self.note("there is nothing to freeze yet")
+                return
             screen.frozen = not screen.frozen
             if not screen.frozen:
                 self._take_newest()

@@ -32,9 +32,9 @@ ORDERS = {
 }
 KEYS = "s sort  / filter  c connections  f freeze  enter open  w write  q report"
 _HOLDER, _WIDE, _WIDEST = 100, 120, 140  # columns from which on there is room for who held, for all; that are used
-_FIGURES = {"ms/s": 7, "stalls/s": 8, "wait": 6, "share": 5}  # headings and widths
-_WIDE_FIGURES = {"lost ms/s": 9, "stalls/s": 8, "wait ms": 7, "share": 5}
+_FIGURES = {"lost ms/s": 9, "stalls/s": 8, "wait ms": 7, "share": 5}  # headings and widths
 _MOST_PERIODS = 24  # that are listed
+_HEADINGS = 2  # lines of the table: the names of its columns, and a rule; without room for a row there are none
 _FEW_ROWS = 4  # of the table, that a ladder leaves
 
 
@@ -131,7 +131,8 @@ def _foot(screen: Screen) -> str:
 
 def _overview(screen: Screen, width: int, room: int) -> list[RenderableType]:
     ladder = _latest(screen)
-    space = room - 2  # its headings
+    is_headed = room > _HEADINGS
+    space = room - _HEADINGS if is_headed else max(room, 1)
     if space - len(ladder) >= min(_FEW_ROWS, len(screen.rows())):
         space -= len(ladder)
     else:
@@ -141,7 +142,9 @@ def _overview(screen: Screen, width: int, room: int) -> list[RenderableType]:
     first = max(0, min(selected - space + 1, len(rows) - space))
     if not rows:
         return [Text("nothing to show" + (" for this filter" if screen.filter else " yet"), "dim"), *ladder]
-    return [_table(rows[first : first + space], screen, width, selected - first), *ladder]
+    table = _table(rows[first : first + space], screen, width, selected - first)
+    table.show_header = is_headed
+    return [table, *ladder]
 
 
 def _latest(screen: Screen) -> list[RenderableType]:
@@ -158,12 +161,12 @@ def _shortened(ladder: Ladder) -> Ladder:
     return Ladder(ladder.connection, [rows[0], *(row for row in parts if row is not rows[0])], ladder.stall)
 
 
-def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> RenderableType:
+def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> Table:
     assert screen.view
     others = {"verdict": 12}
     others |= {"how sure": 8} if width >= _WIDE else {}
     others |= {"held by": 7} if width >= _HOLDER else {}
-    figures = _WIDE_FIGURES if width >= _WIDE else _FIGURES
+    figures = {name: columns for name, columns in _FIGURES.items() if width >= _WIDE or name != "stalls/s"}
     ends = [(_server(row), _client(row, screen.single)) for row in rows]
     room = width - sum(each + 1 for each in (others | figures).values()) - 1  # between the two
     widths = _widths([server for server, _ in ends], [client for _, client in ends], room)
@@ -177,7 +180,8 @@ def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> Re
         cells: list[Text | str] = [Text(server, "bold"), client, Text(_verdict(row, width), STYLE[row.verdict])]
         cells += [row.sure] if "how sure" in others else []
         cells += ["+".join(sorted(row.held_by))[:7]] if "held by" in others else []
-        table.add_row(*cells, *_figures(row, screen.view.seconds), style="reverse" if number == selected else "")
+        values = _figures(row, screen.view.seconds)
+        table.add_row(*cells, *(values[name] for name in figures), style="reverse" if number == selected else "")
     return table
 
 
@@ -230,12 +234,16 @@ def _widths(servers: Sequence[_End], clients: Sequence[_End], room: int) -> tupl
     return server, max(room - server, len("client"))
 
 
-def _figures(row: Row, seconds: float) -> list[str]:
+def _figures(row: Row, seconds: float) -> dict[str, str]:
+    """By the headings of _FIGURES."""
     if not row.stalls:
-        return ["", "", "", "0%" if row.exchanges else ""]
-    return [
-        f"{row.lost_ms / seconds:,.0f}", f"{row.stalls / seconds:,.1f}", f"{row.wait_ms:.1f}", f"{row.share:.0%}"
-    ]  # fmt: skip
+        return dict.fromkeys(_FIGURES, "") | {"share": "0%" if row.exchanges else ""}
+    return {
+        "lost ms/s": f"{row.lost_ms / seconds:,.0f}",
+        "stalls/s": f"{row.stalls / seconds:,.1f}",
+        "wait ms": f"{row.wait_ms:.1f}",
+        "share": f"{row.share:.0%}",
+    }
 
 
 def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
