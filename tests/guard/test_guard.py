@@ -135,6 +135,9 @@ def test_a_command_that_fails_says_so_before_what_is_missing(tmp_path):
     report = guard(tmp_path, command=["sh", "-c", "exit 7"]).report
     assert report["reason"].startswith("the command failed with exit code 7; no TCP segment passed")
     assert guard(tmp_path, command=["true"]).report["reason"].startswith("no TCP segment passed")
+    ended = guard(tmp_path, command=["sh", "-c", "kill -INT $$"])
+    assert ended.code == 130 and ended.report["reason"].startswith("the command was interrupted; no TCP segment")
+    assert "--network" not in ended.err
 
 
 def test_an_ordinary_user_needs_no_root():

@@ -111,3 +111,10 @@ def test_show_gives_wireshark_s_view_of_the_three_frames(run):
     assert "Len: 238" in out[parts[0] : parts[1]]
     assert "[This is an ACK to the segment in frame: 42]" in out[parts[1] : parts[2]]
     assert "Len: 615" in out[parts[2] :]
+
+
+def test_nothing_to_compare_is_not_equal(run, tmp_path):
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap_bytes([]))
+    code, out, err = run("verify", path)
+    assert (code, out) == (Exit.UNUSABLE, "") and "no TCP segment in it to compare" in err

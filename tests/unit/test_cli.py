@@ -136,6 +136,10 @@ def test_a_stall_in_a_cut_capture_is_still_proved(run, tmp_path):
         (["analyze"], "Missing argument"),
         (["analyze", "--expect", "maybe", "x"], "--expect"),
         (["dance"], "dance"),
+        (["version"], "'version': use --version"),
+        (["analyze", ""], "an empty name: name a file"),
+        (["analyze", "x", "--expect"], "try nagle-lab analyze --help"),
+        (["annotate", "x", "-o", "-"], "name a file instead of - (try"),
         (["nodelay"], "'on|off'. Choose from: on, off"),
     ],
 )

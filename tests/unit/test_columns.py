@@ -13,12 +13,13 @@ from nagle_lab.diagnosis import findings, idle_gaps
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.observed import columns as column_tools
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Columns, Numbers, add_all, is_array
+from nagle_lab.diagnosis.observed.columns import Columns, Numbers, add_all, is_array, median
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.proof import prove
+from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import DELAYED, IDLE, MS, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
@@ -391,3 +392,10 @@ def test_what_a_whole_capture_shows(everything, chunk, monkeypatch):
     said = in_both(found)
     if chunk == 1 << 16:
         assert len(said["stalls"]) > 100
+
+
+def test_a_median_is_a_value_that_was_observed():
+    for count in range(1, 12):
+        values = [value * value % 37 for value in range(count)]
+        for column in (Numbers(values), np.asarray(values)):
+            assert median(column) == nearest_rank(sorted(values), 50)

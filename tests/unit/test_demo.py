@@ -213,7 +213,9 @@ def test_the_answers_of_a_file_are_checked_before_anything_runs(tmp_path):
         file.write_text(text)
         with pytest.raises(NagleLabError, match=re.escape(says)):
             prepared(str(file), TOLD.questions)
-    with pytest.raises(NagleLabError, match="cannot be read"):
+    with pytest.raises(
+        NagleLabError, match="none: no such file or directory: name a file with an answer per line, or good"
+    ):
         prepared(str(tmp_path / "none"), TOLD.questions)
 
 

@@ -103,6 +103,28 @@ def test_the_results_are_not_written_over_by_the_page(out):
     assert table.read_bytes() == before
 
 
+def test_an_answer_is_never_folded(captures, out):
+    file = str(captures / "web-0" / "eth0_00002_20231114220002.pcap")
+    lines = fleet("ask", "longest", "--out", out).out.splitlines()
+    assert lines[0].split()[-1] == "file" and any(line.endswith(file) for line in lines)
+    assert len(lines) == 22
+    many = fleet("ask", "SELECT * FROM stalls ORDER BY file DESC", "--out", out).out.splitlines()
+    assert many[0] == "row 1 of 36" and any(line.split()[0] == "file" for line in many)
+    assert any(line.endswith(f" {file}") for line in many)
+    (_, _, row) = fleet("ask", "unusable", "--out", out).out.splitlines()
+    assert row.count("web-1/eth0_00003") == 1 and "  not a capture: give a pcap or pcapng file  /" in row
+
+
+def test_a_problem_that_a_verdict_names_is_listed_once(captures):
+    broken = captures.parent / "only-broken"
+    broken.mkdir()
+    for number in range(12):
+        (broken / f"host{chr(97 + number)}.pcap").write_bytes(b"nothing")
+    said = fleet(broken, "--out", captures.parent / "out3", *HERE, code=2).out
+    assert "Without a verdict: 12" in said and "with a problem" not in said
+    assert "… and 2 more: nagle-lab fleet ask verdicts --out …" in said
+
+
 def test_each_of_the_worst_has_a_ladder_with_its_file_and_frames(out, captures):
     shown = overview(Store(Folder(str(out))))
     assert [one.service["server_port"] for one in shown.worst] == [80, 81, 82]

@@ -4,7 +4,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.series import File, Series, missing_numbers, parsed_name, series_of
+from nagle_lab.fleet.series import NO_TEXT, File, Series, missing_numbers, parsed_name, series_of
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
 
@@ -109,10 +109,12 @@ def test_links_are_followed_and_no_capture_counts_twice(tmp_path):
     assert sum(len(one.files) for one in series_of([str(all_of)])) == len(found)
 
 
-def test_a_name_that_is_no_text_is_an_error(tmp_path):
+def test_a_file_whose_name_is_no_text_costs_itself(tmp_path):
     touch(tmp_path, "web-1/eth0.pcap", "web-\udcff/eth0.pcap")
-    with pytest.raises(NagleLabError, match="its name is not UTF-8"):
-        series_of([str(tmp_path)])
+    read, unread = series_of([str(tmp_path)])
+    assert [file.size for file in read.files] == [1]
+    (file,) = unread.files
+    assert (file.size, file.version) == (-1, NO_TEXT) and file.path.endswith("web-\\udcff/eth0.pcap")
 
 
 def test_a_folder_that_cannot_be_looked_into_is_told_of(tmp_path, monkeypatch):
@@ -132,8 +134,10 @@ def test_a_folder_that_cannot_be_looked_into_is_told_of(tmp_path, monkeypatch):
 def test_a_source_without_captures_is_an_error(tmp_path):
     with pytest.raises(NagleLabError, match="no capture file in it"):
         series_of([str(tmp_path)])
-    with pytest.raises(NagleLabError, match="no capture file in it"):
+    with pytest.raises(NagleLabError, match=r"none\.pcap: no such file or folder"):
         series_of([str(tmp_path / "none.pcap")])
+    with pytest.raises(NagleLabError, match="no capture file in it"):
+        series_of([str(tmp_path / "none*")])
     with pytest.raises(NagleLabError, match="an empty name"):
         series_of([""])
 

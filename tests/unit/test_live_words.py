@@ -114,7 +114,8 @@ def test_many_are_cut_unless_all_are_asked_for():
     assert " more: " not in screen(sockets, 100, most=None)
     time_wait = found(listed(state="TIME-WAIT", inode=0, queued=0, info=None), None, processes=[])
     text = screen([found(), time_wait], 100)
-    assert "TIME-WAIT" not in text and "… and 1 more: --all shows them" in text
+    assert text.count("TIME-WAIT") == 1 and "… and 1 in TIME-WAIT: --all shows them" in text
+    assert "… and 61 more, 1 of them in TIME-WAIT: --all" in screen([*sockets, time_wait], 100)
 
 
 def test_names_are_safe_to_print():

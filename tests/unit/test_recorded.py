@@ -8,6 +8,7 @@ import sys
 from contextlib import chdir
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import written_ladder
+from nagle_lab.evidence.ladder import Ladder, LadderRow
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.running_program import of_traced
 from nagle_lab.reports.words.ladder_text import ladder_text
@@ -107,6 +109,13 @@ def test_the_screen_names_both_lines_before_the_ladder_and_in_it(recorded):
              "server holds 615 B,", "written 0.3 ms after the trigger,", "held ", "late ACK", "release"]  # fmt: skip
     places = [ladder.index(part) for part in order]
     assert places == sorted(places)
+    assert re.search(r" held \d+\.\d ms, ", ladder)
+
+
+def test_a_write_right_behind_the_trigger_is_not_said_to_be_at_once():
+    write = SimpleNamespace(held=SimpleNamespace(at="0.000030"), true_hold_ms=44.1)
+    shown = Ladder(None, [LadderRow(1, 0, True, "", "trigger", [])], None, writes=write)
+    assert shown.hold == ("written 0.03 ms after the trigger,", "held 44.1 ms,")
 
 
 def test_at_80_columns_nothing_of_the_calls_is_cut(recorded):

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.experiments.software import releases
+from nagle_lab.experiments.software import installs, releases
 from nagle_lab.experiments.software.releases import TriedRelease, code_of, flips, span
 
 KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
@@ -38,6 +39,13 @@ def test_a_span_is_in_the_order_of_the_releases():
 def test_a_span_that_is_none(package, between, says):
     with pytest.raises(NagleLabError, match=says):
         span(package, between)
+
+
+def test_what_a_tool_says_is_told_by_its_name(monkeypatch):
+    failed = SimpleNamespace(returncode=1, stderr="ERROR: No matching distribution found for x\n", stdout="")
+    monkeypatch.setattr(installs.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(NagleLabError, match=r"^pip: No matching distribution found for x \(check the name and the"):
+        installs.releases("pypi", "x")
 
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"

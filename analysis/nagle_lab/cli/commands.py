@@ -14,6 +14,7 @@ from nagle_lab import __version__
 from nagle_lab.cli.shared.options import (
     OUTPUT,
     PATH,
+    REGULAR_OUTPUT,
     RUNS,
     OutputFile,
     allowed_option,
@@ -42,11 +43,26 @@ class NoReaderError(Exception):
 
 
 class _Command(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # of an option without its value, click does not say whose it is
+            raise
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
-        if any(isinstance(param.type, OutputFile) for param in self.params):
+        outputs = [param.type for param in self.params if isinstance(param.type, OutputFile)]
+        if outputs:
+            to_stdout = any(output.may_be_stream for output in outputs)
+            how = (
+                "To write an output file to standard output, name /dev/stdout" if to_stdout else "Name a regular file"
+            )
             formatter.write_paragraph()
-            formatter.write_text("To write an output file to standard output, name /dev/stdout; - is refused.")
+            formatter.write_text(f"{how}; - is refused.")
+
+
+_NO_COMMANDS = ("version", "help")  # but options
 
 
 class _Commands(click.Group):
@@ -55,6 +71,8 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in _NO_COMMANDS:
+            raise click.UsageError(f"No such command {args[0]!r}: use --{args[0]}.", ctx)
         if (both := " ".join(args[:2])) in self.commands:  # `fleet ask`, beside `fleet SOURCE…`
             return both, self.commands[both], args[2:]
         return super().resolve_command(ctx, args)
@@ -243,7 +261,7 @@ def guard_(**options: Any) -> Exit:
 @click.option("--pid", type=click.IntRange(1), metavar="N", help="Only those of this process and of what it started.")
 @click.option("--container", metavar="NAME", help="Only those of this container.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Only those with this port at either end.")
-@click.option("--all", "every", is_flag=True, help="Show all, not only the first 40.")
+@click.option("--all", "every", is_flag=True, help="Show all, not only the first 40; and those in TIME-WAIT.")
 @click.option("--json", "as_json", is_flag=True, help="Print all on stdout, as one JSON object.")
 def sockets_(**options: Any) -> Exit:
     """List this host's TCP sockets, those that hold data first.
@@ -447,7 +465,9 @@ def compare_(**options: Any) -> Exit:
 
 @cli.command("annotate")
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILE…|RUN")
-@click.option("-o", "--output", "out", type=OUTPUT, metavar="OUT.pcapng", help="Write the capture to OUT.pcapng.")
+@click.option(
+    "-o", "--output", "out", type=REGULAR_OUTPUT, metavar="OUT.pcapng", help="Write the capture to OUT.pcapng."
+)
 @click.option("--force", is_flag=True, help="Overwrite OUT.pcapng.")
 @click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture, oldest first.")
 @click.option(

@@ -85,8 +85,9 @@ class Ladder:
         if not self.writes:
             return ()
         after = (_ns(self.writes.held.at) - self.began - self.row("trigger").ns) / 1e6
-        when = f"written {after:.1f} ms after the trigger," if after >= 0 else "written before the trigger left,"
-        return when, f"held {self.writes.true_hold_ms:.1f} ms;"
+        shown = f"{after:.1f}" if after >= 0.1 else f"{after:.2f}"
+        when = f"written {shown} ms after the trigger," if after >= 0 else "written before the trigger left,"
+        return when, f"held {self.writes.true_hold_ms:.1f} ms,"
 
 
 def _ns(at: str) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.stored import is_remote
 from nagle_lab.capture.take import records
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.results_folder import file_system, is_object_store, url_of
@@ -33,12 +34,16 @@ _NUMBER = re.compile(r"(?<=[-_.])(\d{3,})(?=$|\.)")
 _EXTENSION = re.compile(r"(\.(pcapng|pcap|cap|dump|gz|zst))+$", re.IGNORECASE)
 _CAPTURE = re.compile(r"\.(pcapng|pcap|cap|dump)\d*(\.(gz|zst))?$", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_. ]+$|^[-_. ]+")
+NO_TEXT = "its name is not UTF-8: rename the file or its folder"
 _AT_ONCE = 32  # files whose first packet is looked for
 
 
 @dataclass(frozen=True)
 class File:
-    """A capture file: where it is, how large, and what tells that it has changed; -1 where it is missing."""
+    """A capture file: where it is, how large, and what tells that it has changed.
+
+    The size is -1 where it is not to be read; then the version says why, and is empty where the file is missing.
+    """
 
     path: str
     size: int
@@ -174,17 +179,20 @@ def _list(source: str) -> tuple[str, list[File]]:
         found, root = _captures(fs, path), path
     else:
         found, root = ({path: fs.info(path)} if fs.exists(path) else {}), path.rpartition("/")[0]
-    files = [
-        File(url_of(name, source, fs), int(info["size"] or 0), _version(info))
-        for name, info in sorted(found.items())
-        if info["type"] == "file"
-    ]
+    files = [_file(url_of(name, source, fs), info) for name, info in sorted(found.items()) if info["type"] == "file"]
+    if not files and not is_remote(source) and not any(mark in path for mark in "*?[") and not fs.exists(path):
+        raise NagleLabError(f"{source}: no such file or folder: check the path")
     if not files:
         raise NagleLabError(f"{source}: no capture file in it (.pcap, .pcapng, .cap, as they are or .gz, .zst)")
-    for file in files:
-        if file.path.encode("utf-8", "replace").decode() != file.path:  # the store is text
-            raise NagleLabError(f"{file.path}: its name is not UTF-8: rename the file or its folder")
     return url_of(root, source, fs), files
+
+
+def _file(path: str, info: Any) -> File:
+    """A file that was listed; one whose name is not text is not read, for the store is text."""
+    as_text = path.encode("utf-8", "backslashreplace").decode()
+    if as_text != path:
+        return File(as_text, -1, NO_TEXT)
+    return File(path, int(info["size"] or 0), _version(info))
 
 
 def _captures(fs: Any, folder: str) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def _read(
     window = min(WINDOW_BYTES, (part.until or WINDOW_BYTES) - (part.begin.at if part.begin else 0))
     try:
         if file.size < 0:
-            raise NagleLabError(f"{file.path}: no such file: check the path")
+            raise NagleLabError(f"{file.path}: {file.version or 'no such file: check the path'}")
         with Capture([file.path], window, sha256=False, after=known, part=part) as capture:
             for _ in capture.read_files(engine):
                 engine.drain()

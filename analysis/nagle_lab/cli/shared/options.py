@@ -9,23 +9,42 @@ import click
 from nagle_lab.errors import Exit
 
 RUNS = Path(__file__).parents[4] / "captures" / "runs"
-PATH = click.Path(path_type=Path, readable=False)  # whoever reads it says in our words why it cannot
 
 
-class OutputFile(click.Path):
-    """A file to write. ``-`` is refused: standard output has the report."""
+class InputPath(click.Path):
+    """A file or folder to read. Whoever reads it says in our words why it cannot be read."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As click does; ``-`` fails."""
-        if str(value) == "-":
-            self.fail("name a file instead of -, or /dev/stdout for standard output", param, ctx)
+        """As click does; an empty name, which would be the working folder, fails."""
+        if not str(value):
+            self.fail("an empty name: name a file", param, ctx)
         return super().convert(value, param, ctx)
 
 
+class OutputFile(click.Path):
+    """A file to write. ``-`` is refused: standard output has the report.
+
+    ``may_be_stream``: whether it may be /dev/stdout, too.
+    """
+
+    def __init__(self, *, may_be_stream: bool = True) -> None:
+        super().__init__(path_type=Path, readable=False)
+        self.may_be_stream = may_be_stream
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click does; ``-`` fails."""
+        if str(value) == "-":
+            or_stdout = ", or /dev/stdout for standard output" if self.may_be_stream else ""
+            self.fail(f"name a file instead of -{or_stdout}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = InputPath()
 OUTPUT = OutputFile()
+REGULAR_OUTPUT = OutputFile(may_be_stream=False)
 
 
 def runs_option(folder: Path = RUNS) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:

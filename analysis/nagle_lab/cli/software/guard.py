@@ -23,6 +23,7 @@ from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
 from nagle_lab.reports.screens.terminal import console
 
 TIMED_OUT = 124  # as timeout(1) has it
+_BY_SIGNAL = 128  # and its number: the exit code of what a signal ended
 
 
 def command(junit: Path | None = None, markdown: Path | None = None, html: Path | None = None, **options: Any) -> int:
@@ -92,7 +93,8 @@ def _report(run: JudgedCommand, asked: GuardOptions, exports: Exports) -> int:
     elif outcome.status:
         how = " as an ordinary user" if os.geteuid() == 0 else ""
         only = "; the command had loopback only: if it needs the network, use --network" + how
-        more = "" if asked.network or result.source.tcp_packets else only
+        needs_none = asked.network or result.source.tcp_packets or outcome.status > _BY_SIGNAL
+        more = "" if needs_none else only
         tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
     elif code is Exit.CONTRADICTED:
         tell(f"expected {expected}, found {result.verdict}")

@@ -93,7 +93,8 @@ def prepared(source: str, questions: Sequence[Question]) -> Prepared:
     try:
         lines = Path(source).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise NagleLabError(f"{source}: cannot be read ({error}): name a file with an answer per line") from error
+        why = (error.strerror or "").lower() if isinstance(error, OSError) else "not UTF-8"
+        raise NagleLabError(f"{source}: {why}: name a file with an answer per line, or good") from error
     given = [(at, line.strip()) for at, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
     answers: list[int | None] = []
     for (at, word), question in zip(given, questions, strict=False):

@@ -182,6 +182,12 @@ def percentile(column: Column, percent: float) -> float:
     return low + (high - low) * part / 100
 
 
+def median(column: Column) -> float:
+    """The median of a column that is not empty, by nearest rank, as results have it: a value that was observed."""
+    at = (len(column) - 1) // 2
+    return float(numpy().partition(column, at)[at] if is_array(column) else sorted(column)[at])
+
+
 def distinct(column: Column) -> Column:
     """Every number of the column once, ascending."""
     if not is_array(column):

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.observed.columns import distinct, groups, percentile, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, median, percentile, pick, total
 from nagle_lab.diagnosis.observed.enough import (
     COMPARABLE,
     CONCLUSIVE,
@@ -383,9 +383,7 @@ def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool
 
 
 def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:
-    return Hold(
-        len(prompt), 0, percentile(prompt.trigger_to_release if observed.is_away else prompt.trigger_to_ack, 50)
-    )
+    return Hold(len(prompt), 0, median(prompt.trigger_to_release if observed.is_away else prompt.trigger_to_ack))
 
 
 def _merged_writes(c: Candidates, observed: Observed) -> Candidates:

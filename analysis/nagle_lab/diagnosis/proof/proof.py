@@ -24,6 +24,7 @@ from nagle_lab.diagnosis.observed.columns import (
     distinct,
     highest,
     lowest,
+    median,
     percentile,
     pick,
     ranks,
@@ -180,7 +181,7 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     at_once = percentile(held.ack_to_release, 90)  # as the path makes it
     # Away from the sender, trigger and ACK were under way besides.
     waits = held.trigger_to_release if observed.is_away else held.trigger_to_ack
-    usual, holding = percentile(waits, 50), distinct(held.connection)  # on others that program may do something else
+    usual, holding = median(waits), distinct(held.connection)  # on others that program may do something else
     late, early = (some.among(some.connection, holding) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
         return Hold(len(held), 0, usual)

@@ -100,6 +100,8 @@ def _why_no_tcp(evidence: Evidence) -> str:
     if evidence.cut_off:
         packets = f"{evidence.cut_off:,} {plural('packet', evidence.cut_off)}"
         return f"no TCP header is whole: too few bytes were kept of {packets}; capture with -s 128, in tunnels -s 256"
+    if evidence.damage:
+        return f"no TCP packet in it; {'; '.join(evidence.damage)}"
     return "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
 
 

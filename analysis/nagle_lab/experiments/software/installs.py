@@ -174,5 +174,7 @@ def _run(command: Sequence[str], cwd: Path, environment: Mapping[str, str] | Non
     if done.returncode:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         errors = [line for line in lines if "error" in line.lower()] or lines or [f"exit code {done.returncode}"]
-        raise NagleLabError(f"{command[0]}: {errors[-1][:200]} (check the network, and run it again)")
+        tool = "pip" if command[:3] == _PIP[:3] else command[0]
+        problem = errors[-1].removeprefix("ERROR: ")[:200]
+        raise NagleLabError(f"{tool}: {problem} (check the name and the network, and run it again)")
     return done.stdout

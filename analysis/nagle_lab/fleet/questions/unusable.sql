@@ -1,2 +1,2 @@
 -- Which files could not be read, or are not to be believed, and why?
-SELECT series, file, packets, problem FROM files WHERE problem IS NOT NULL ORDER BY series, first_frame, file;
+SELECT series, packets, file, replace(problem, file || ': ', '') AS problem FROM files WHERE problem IS NOT NULL ORDER BY series, first_frame, file;

@@ -26,7 +26,7 @@ def show_series(series: Sequence[Series], screen: Console) -> None:
         count = "1 file" if len(each.files) == 1 else f"{len(each.files):,} files"
         screen.print(Text.assemble((printable(each.name), "bold"), f": {count}, {size(each.size)}"))
         for file in each.files:
-            missing = "  (missing)" if file.size < 0 else ""
+            missing = f"  ({file.version.partition(':')[0] or 'missing'})" if file.size < 0 else ""
             screen.print(Text(f"    {printable(file.path)}{missing}"), soft_wrap=True)
 
 
@@ -43,24 +43,37 @@ def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
             figures = (each.stalls, each.stalled, each.exchanges)
             table.add_row(Text(printable(each.series)), *map(thousands, figures), seconds(each.lost_ms))
         screen.print(table)
-        _more(len(stalled), screen)
+        _more(len(stalled), "worst-hosts", screen)
     others = [
-        f"{each.series}: {each.verdict or 'FAILED'}: {each.reason}"
+        f"{each.series}: {each.verdict or 'FAILED'}: {_with_paths(each)}"
         for each in judged
         if each.verdict is None or not each.verdict.is_conclusive
     ]
-    problems = [problem for each in judged for problem in each.problems]
-    for heading, lines in (("Without a verdict", others), ("Files with a problem", problems)):
+    told = "\n".join(others)
+    problems = [problem for each in judged for problem in each.problems if problem not in told]
+    with_others = "Other files with a problem" if others else "Files with a problem"
+    for heading, lines, question in (
+        ("Without a verdict", others, "verdicts"),
+        (with_others, problems, "unusable"),
+    ):
         if lines:
             screen.print(Text(f"{heading}: {len(lines):,}", "bold"))
             for line in lines[:MOST]:
                 screen.print(Text(f"  {printable(line)}"), soft_wrap=True)  # paths to copy
-            _more(len(lines), screen)
+            _more(len(lines), question, screen)
 
 
-def _more(count: int, screen: Console) -> None:
+def _with_paths(judged: JudgedSeries) -> str:
+    """The reason, with the whole path of each file in it that has a problem."""
+    reason = judged.reason
+    for problem in judged.problems:
+        reason = reason.replace(problem.rpartition("/")[2], problem) if problem not in reason else reason
+    return reason
+
+
+def _more(count: int, question: str, screen: Console) -> None:
     if count > MOST:
-        screen.print(Text(f"  … and {count - MOST:,} more: see the store", "dim"))
+        screen.print(Text(f"  … and {count - MOST:,} more: nagle-lab fleet ask {question} --out …", "dim"))
 
 
 def show_questions(questions: Sequence[ReadyQuestion], screen: Console) -> None:
@@ -82,14 +95,38 @@ def show_schema(screen: Console) -> None:
 
 
 def show_answer(answer: Answer, screen: Console) -> None:
-    """Print an answer as a table; columns of numbers are aligned to the right."""
-    numbers = [any(isinstance(row[at], int | float) for row in answer.rows) for at in range(len(answer.columns))]
-    table = ruled_table(*answer.columns)
-    for column, is_number in zip(table.columns, numbers, strict=True):
-        column.justify = "right" if is_number else "left"
-    for row in answer.rows:
-        table.add_row(*(Text(cell(*pair)) for pair in zip(answer.columns, row, strict=True)))
-    screen.print(table if answer.rows else Text("nothing", "dim"))
+    """Print an answer as a table, in which nothing is cut or folded.
+
+    Where it is too wide, its widest column comes last and may go on behind the edge: a path stays whole. Where that
+    is not enough, each row is a list of names and values.
+    """
+    if not answer.rows:
+        screen.print(Text("nothing", "dim"))
+        return
+    cells = [[cell(*pair) for pair in zip(answer.columns, row, strict=True)] for row in answer.rows]
+    widths = [max(map(len, column)) for column in zip(answer.columns, *cells, strict=True)]
+    order, room = list(range(len(widths))), screen.width - len(_GAP) * (len(widths) - 1)
+    if sum(widths) > room:
+        order.append(order.pop(widths.index(max(widths))))
+    if sum(widths[at] for at in order[:-1]) > room:
+        _show_records(answer.columns, cells, screen)
+        return
+    is_number = [any(isinstance(row[at], int | float) for row in answer.rows) for at in range(len(widths))]
+    for row in (answer.columns, ["─" * width for width in widths], *cells):
+        line = (row[at].rjust(widths[at]) if is_number[at] else row[at].ljust(widths[at]) for at in order)
+        screen.print(Text(_GAP.join(line).rstrip()), soft_wrap=True)
+
+
+_GAP = "  "  # between two columns of a table
+
+
+def _show_records(columns: Sequence[str], cells: Sequence[Sequence[str]], screen: Console) -> None:
+    """Print each row as names and values, a line each."""
+    width = max(map(len, columns))
+    for number, row in enumerate(cells, 1):
+        screen.print(Text(f"row {number} of {len(cells):,}", "bold"))
+        for name, value in zip(columns, row, strict=True):
+            screen.print(Text.assemble((f"  {name:<{width}}  ", "dim"), value), soft_wrap=True)
 
 
 def cell(column: str, value: Any) -> str:

@@ -95,13 +95,18 @@ def _socket(socket: HostSocket) -> Socket:
 def show_sockets(inventory: Inventory, screen: Console, most: int | None = MOST) -> None:
     """A table, and below it how many there are; at most so many rows, and then none of TIME-WAIT, or all."""
     rows = inventory.sockets
+    waiting = 0
     if most is not None:
-        rows = [one for one in rows if one.listed.state != "TIME-WAIT"][:most]
+        others = [one for one in rows if one.listed.state != "TIME-WAIT"]
+        rows, waiting = others[:most], len(rows) - len(others)
     table = _table(rows, screen.width)
     if table.rows:
         screen.print(table)
     if more := len(inventory.sockets) - len(rows):
-        screen.print(Text(f"… and {more:,} more: --all shows them", "dim"))
+        which = f"{more:,} more" if not waiting else f"{waiting:,} in TIME-WAIT"
+        if waiting and more > waiting:
+            which = f"{more:,} more, {waiting:,} of them in TIME-WAIT"
+        screen.print(Text(f"… and {which}: --all shows them", "dim"))
     screen.print(Text(totals(inventory.sockets), "bold"))
     if step := _next(inventory.sockets):
         screen.print(Text(step))
