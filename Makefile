@@ -136,7 +136,11 @@ clean-runs: ## remove the recorded runs, captures/runs (keeps captures/reference
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / { n = split($$2, words, " "); line = sprintf("  make %-18s", $$1); \
+	    for (i = 1; i <= n; i++) { \
+	      if (length(line) + 1 + length(words[i]) > 100) { print line; line = sprintf("%25s", "") } \
+	      line = line " " words[i] } \
+	    print line }' $(MAKEFILE_LIST)
 
 .PHONY: lab-ready
 lab-ready:

@@ -25,6 +25,10 @@ pytestmark = pytest.mark.long
 FORBID = Path(__file__).parents[1] / "support" / "forbid.py"
 
 
+# Of a failure whose two writes are known; it is what pytest's summary has.
+_FIRST_LINE = r"STALL, \d+ stalls: net.py:\d+ answer  sendall 200 B, then net.py:"
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Suite:
     return Suite(tmp_path)
@@ -373,6 +377,15 @@ def test_a_wrong_marker_is_a_usage_error(suite):
     assert ended.err.startswith("ERROR: test_wrong.py::test_it: marker nagle: 0 is not a port")
 
 
+def test_every_wrong_marker_is_reported_and_no_summary(suite):
+    marked = "@pytest.mark.nagle(port=0)\ndef test_a(): pass\n@pytest.mark.nagle(prt=1)\ndef test_b(): pass\n"
+    suite.write("test_wrong.py", f"import pytest\n{marked}")
+    ended = suite.run("--nagle")
+    assert ended.code == 4 and ended.err.count("ERROR: ") == 2
+    assert "test_a: marker nagle: 0 is not" in ended.err and "test_b: marker nagle: unknown argument prt" in ended.err
+    assert " nagle ====" not in ended.out
+
+
 def test_a_wrong_marker_in_a_worker_fails_its_test(suite):
     suite.write(
         "test_wrong.py", "import pytest\n@pytest.mark.nagle(prt=1)\ndef test_it(): pass\ndef test_b(): pass\n"
@@ -562,7 +575,7 @@ def _run_as_an_ordinary_user(suite: Suite, options: tuple[str, ...], forbidden: 
     assert (ended.code, verdicts) == (1, {"test_it": "STALL"}), ended.out + ended.err
     assert "a user namespace, without root; " in ended.out
     if "--nagle-trace" in options and not strace_command.why_not():
-        assert re.match(r"\d+ stalls: net.py:\d+ answer  sendall 200 B,\nthen net.py:", ended.cases["test_it"].said)
+        assert re.match(_FIRST_LINE, ended.cases["test_it"].said)
     assert os.geteuid() != 0 or Path(suite.folder / "junit.xml").stat().st_uid == int(NOBODY)
 
 
@@ -587,17 +600,17 @@ def test_the_two_lines_of_a_test_that_stalls_come_first(suite):
     lines = (suite.folder / "net.py").read_text().splitlines()
     header, body = (next(i for i, one in enumerate(lines, 1) if f"bytes({size})" in one) for size in (200, 600))
     first = [
-        rf"(\d+) stalls: net.py:{header} answer  sendall 200 B,",
-        rf"then net.py:{body} answer  sendall 600 B, .*",
+        rf"STALL, (\d+) stalls: net.py:{header} answer  sendall 200 B, "
+        rf"then net.py:{body} answer  sendall 600 B, .* ms later",
     ]
     found = ended.cases["test_stalls"]
     said = found.said.splitlines()
     assert found.outcome == "failure" and all(map(re.fullmatch, first, said)), said
-    assert said[2].startswith("STALL: ") and f"join net.py:{header} and net.py:{body} in one write" in found.said
+    assert said[1].startswith("STALL: ") and f"join net.py:{header} and net.py:{body} in one write" in found.said
     assert "exchanges stalled while traced (" in found.said and "A typical stall of the traced run" in found.said
     assert f"net.py:{header} answer ■  sendall 200 B" in found.said
-    assert found.properties["nagle.writes"].startswith(said[0]) and found.verdict == "STALL"
-    assert re.search(first[0] + "\n" + first[1] + "\nSTALL: ", ended.out.partition("Captured nagle call")[2])
+    assert f"STALL, {found.properties['nagle.writes']}" == said[0] and found.verdict == "STALL"
+    assert re.search(first[0] + "\nSTALL: ", ended.out.partition("Captured nagle call")[2])
     hides = ended.cases["test_hides"]
     assert hides.outcome == "failure" and hides.said.startswith("STALL: "), "the verdict is that without tracing"
     words = " ".join(hides.said.split())
@@ -625,7 +638,7 @@ def test_native_code_in_a_test_gets_the_hook_that_guard_trace_gives_it(suite):
     ended = suite.run("--nagle", "--nagle-trace")
     said = ended.cases["test_stalls"].said
     first, second = (f"server.c:{line(source, call)} reply" for call in ("send(peer", "write(peer"))
-    assert re.match(rf"\d+ stalls: {first}  sendto 200 B,\nthen {second}  write 600 B", said), said
+    assert re.match(rf"STALL, \d+ stalls: {first}  sendto 200 B, then {second}  write 600 B", said), said
     loaded = (suite.folder / "loaded.txt").read_text().splitlines()
     assert [Path(each).name.split(".")[0] for each in loaded] == ["None", "None", "_native"]
 
@@ -635,7 +648,7 @@ def test_a_worker_of_xdist_traces_its_tests(suite):
     suite.write("test_it.py", "from net import *\ndef test_stalls(): talk()\ndef test_clean(): talk('nodelay')\n")
     ended = suite.run("--nagle", "--nagle-trace", "-n2")
     said = ended.cases["test_stalls"].said
-    assert ended.code == 1 and re.match(r"\d+ stalls: net.py:\d+ answer  sendall 200 B,\nthen net.py:", said), said
+    assert ended.code == 1 and re.match(_FIRST_LINE, said), said
     assert len(ended.cases) == 2 and "tests: 1 STALL, 1 CLEAN" in ended.out
 
 

@@ -1,18 +1,23 @@
 """The command line: exit codes, one line of error, machine output alone on stdout."""
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from rich.table import Table
 
+import nagle_lab
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
-from nagle_lab.reports.screens.terminal import console
+from nagle_lab.evidence.ladder import ladder_of
+from nagle_lab.reports.screens.terminal import console, show_capture
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import pcap_bytes
 
@@ -66,6 +71,9 @@ def test_json_is_alone_on_stdout_one_line_per_file(run):
     assert (code, err) == (0, "")
     first, second = map(json.loads, out.splitlines())
     assert (first["verdict"], second["verdict"]) == ("STALL", "CLEAN")
+    assert [one["source"]["file"] for one in (first, second)] == [
+        f"{one.parent.name}/{one.name}" for one in (STALLED, CLEAN)
+    ]
 
 
 def test_the_result_does_not_depend_on_where_the_file_lies(run, tmp_path, monkeypatch):
@@ -254,3 +262,29 @@ def test_lines_end_where_their_text_does_but_on_a_terminal(capsys, monkeypatch, 
         table.add_row(word)
     console().print(table)
     assert capsys.readouterr().out.splitlines() == ends
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_ladder_fits_a_narrow_terminal(width):
+    result = analyze(STALLED)
+    screen = Console(width=width, file=io.StringIO())
+    show_capture(result, ladder_of([STALLED], result, result.stalls.typical()), screen)
+    lines = screen.file.getvalue().partition("A typical stall")[2].splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    for part in ("trigger", "late ACK", "release"):
+        assert sum(re.match(rf" +\d+ +[\d.]+  │.*│  {part} *$", line) is not None for line in lines) == 1
+
+
+def test_a_terminal_without_lines_and_arrows_has_ascii():
+    command = [sys.executable, "-m", "nagle_lab", "analyze", STALLED]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ascii_only)
+    assert "|-- " in done.stdout and "<----" in done.stdout and "\\u" not in done.stdout
+
+
+def test_the_library_lists_its_names_and_says_what_is_no_path():
+    assert set(nagle_lab.__all__) <= set(dir(nagle_lab))
+    assert str(analyze(STALLED)).startswith("STALL server.pcap: 96 of 100 exchanges")
+    for path in (None, b"/nope"):
+        with pytest.raises(TypeError, match=r"give a str, a pathlib\.Path, or a sequence of them"):
+            analyze(path)

@@ -1,13 +1,18 @@
 """nagle-lab compare: figures side by side, gains in honest words, and only what differs."""
 
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.comparison import QUANTITIES, Subject, comparison, gain
+from nagle_lab.experiments.comparison import QUANTITIES, Subject, compare, comparison, gain
+from nagle_lab.reports.experiments.comparison import show_comparison
 from support.run_folders import change
 from support.schemas import check
 from support.stories import nodelay, server_held, talk
@@ -46,7 +51,7 @@ def compared(run, *paths) -> dict:
         ("delayed_acks", 0, 12345, "12,345 (was 0)", ""),
         ("delayed_acks", 0, 12, "12 (was 0)", ""),
         ("stalled_share", 1.0, 0.0, "no stalls (was 100%)", ""),
-        ("stalled_share", 0.25, 0.75, "50 points more", ""),
+        ("stalled_share", 0.25, 0.75, "50 percentage points more", ""),
         ("stalled_share", 0.0, 0.0, "the same", ""),
         ("wait_p50_ms", 43.0, None, "none (was 43.0)", ""),
         ("wait_p50_ms", None, 43.0, "", ""),
@@ -114,7 +119,7 @@ def test_a_sysctl_an_offload_an_mtu_and_a_version_are_found(run, tmp_path):
 def test_a_run_and_itself_differ_in_nothing(run):
     assert compared(run, OFF, OFF)["differences"] == []
     _, out, _ = run("compare", OFF, OFF)
-    assert "nothing that was recorded" in out
+    assert "nothing that was recorded of the set-up" in out
     assert "×" not in out and "fewer" not in out
 
 
@@ -151,6 +156,31 @@ def test_an_invalid_run_has_no_figures_and_no_gain(run, tmp_path):
     assert set(found["subjects"][1]["figures"].values()) == {None}
     assert all(gain["ratio"] is None for gain in found["gains"][0].values())
     assert "against" not in run("compare", OFF, lossy)[1]
+
+
+@pytest.mark.parametrize("width", [100, 60])
+def test_no_name_and_no_figure_is_cut_in_two(run, tmp_path, width):
+    names = ["r-two-writes.server.pcap", "averylongnamewithoutanyend-of-a-word.pcap"]
+    results = []
+    for name, story in zip(names, (nodelay, server_held), strict=True):
+        (tmp_path / name).write_bytes(pcap_bytes(talk(story).segments))
+        results.append(analyze(tmp_path / name))
+    screen = Console(width=width, file=io.StringIO())
+    show_comparison(compare(results), screen)
+    lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
+    assert [f" CLEAN   A: {names[0]}", f" STALL   B: {names[1]}"] == lines[:2]
+    assert any(re.fullmatch(r" +A +B", line) for line in lines)
+    assert any(re.match(r"repeat exchanges stalled +0% +\d+% +\d+ perc", line) for line in lines)
+
+
+def test_the_head_of_a_column_is_divided_where_a_word_ends(tmp_path):
+    results = []
+    for name in ("r-two-writes.server.pcap", "b.pcap"):
+        (tmp_path / name).write_bytes(pcap_bytes(talk(server_held).segments))
+        results.append(analyze(tmp_path / name))
+    screen = Console(width=90, file=io.StringIO())
+    show_comparison(compare(results), screen)
+    assert re.search(r"^ +r-two-[a-z.-]+ ", screen.file.getvalue(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("several", [2, 3, 5, 9])

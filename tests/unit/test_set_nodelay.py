@@ -2,9 +2,12 @@
 
 import pytest
 
+from nagle_lab.errors import NagleLabError
 from nagle_lab.host.sock_diag import LISTEN, ListedSocket
-from nagle_lab.live.sockets import set_nodelay, undo_log
-from nagle_lab.live.sockets.inventory import HostSocket
+from nagle_lab.live.sockets import inventory, set_nodelay, undo_log
+from nagle_lab.live.sockets.inventory import HostSocket, Inventory
+from nagle_lab.live.sockets.owners import Namespaces
+from nagle_lab.live.sockets.processes import SocketTable
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, to_take_back, turn_back, turn_on, without
 from nagle_lab.live.sockets.socket_options import Options
 
@@ -49,6 +52,23 @@ def kernel(tmp_path, monkeypatch):
     monkeypatch.setattr(set_nodelay, "inside", lambda pid, look: [one.listed for one in kernel.found()])
     monkeypatch.setattr(set_nodelay, "_set", kernel.switch)
     return kernel
+
+
+def test_what_may_not_be_looked_into_is_not_said_to_have_no_socket(kernel, monkeypatch):
+    monkeypatch.setattr(set_nodelay, "inventory", lambda *_: Inventory([], ["the sockets of process 1 (refused)"]))
+    with pytest.raises(NagleLabError, match=r"web 1: no socket of it can be reached: the sockets of process 1 \(ref"):
+        set_nodelay.sockets(PROGRAM)
+    monkeypatch.setattr(set_nodelay, "inventory", lambda *_: Inventory([], []))
+    with pytest.raises(NagleLabError, match="web 1 has no TCP socket"):
+        set_nodelay.sockets(PROGRAM)
+
+
+def test_a_process_that_is_named_and_may_not_be_looked_into_is_told_of(monkeypatch):
+    table = SocketTable({}, {}, [1])
+    monkeypatch.setattr(inventory, "processes", lambda _: table)
+    monkeypatch.setattr(inventory, "_require", lambda *_: None)
+    monkeypatch.setattr(inventory, "namespaces", lambda *_: Namespaces({}, []))
+    assert inventory.inventory([1, 2]).missing[0].startswith("the sockets of process 1 (")
 
 
 def turn_all_on(kernel: Kernel) -> None:

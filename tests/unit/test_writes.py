@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from nagle_lab.diagnosis.result.writes import nothing_found
+from nagle_lab.evidence.software import setting_by_file
 from nagle_lab.experiments.writes import call_sites
-from nagle_lab.experiments.writes.stall_writes import CallPlaces
+from nagle_lab.experiments.writes.stall_writes import CallPlaces, compared
 from nagle_lab.guard.tracing.calls import Call, Mark, Stream, Trace
 from nagle_lab.guard.tracing.native_frames import CallSite
 
@@ -83,3 +85,15 @@ def test_of_an_interpreter_any_of_its_stacks_says_why(monkeypatch):
     assert call_sites.sites_in_another_run([wanted], trace, traced("a", "b"))[wanted] in wheres.values()
     wheres["b"] = CallSite((("/s.c", 7, "reply"),), (), "")
     assert call_sites.sites_in_another_run([wanted], trace, traced("a", "b")) == {}
+
+
+@pytest.mark.parametrize(("traced", "exchanges", "stalled", "is_told"), [(10, 12, 11, False), (8, 12, 11, True)])
+def test_one_exchange_more_or_less_is_no_change_by_tracing(traced, exchanges, stalled, is_told):
+    writes = nothing_found(12, traced)
+    notes = compared(writes, exchanges, stalled).notes
+    assert any("tracing changed the share" in note for note in notes) == is_told
+
+
+def test_c_has_its_setting_too():
+    setting = setting_by_file("t.c")
+    assert setting is not None and "TCP_NODELAY" in setting.setting

@@ -66,6 +66,8 @@ class Analysis:
         only: "Wanted | None" = None,
         seen: RecordSink | None = None,
     ) -> None:
+        if not isinstance(path, str | Path | FileIO | Sequence) or isinstance(path, bytes):
+            raise TypeError(f"path is {path!r}: give a str, a pathlib.Path, or a sequence of them")
         self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)
         self._records = RecordTap(make_engine(exchanges=exchanges), seen)

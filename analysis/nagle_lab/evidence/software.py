@@ -36,13 +36,14 @@ DOTNET = NodelaySetting(".NET", "socket.NoDelay = true")
 RUBY = NodelaySetting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)")
 RUST = NodelaySetting("Rust", "stream.set_nodelay(true)  // hyper: http1().…, tokio: TcpStream::set_nodelay")
 PHP = NodelaySetting("PHP", "socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)")
+C = NodelaySetting("C and C++", "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);")
 HAPROXY = NodelaySetting("HAProxy", "on by default; option http-no-delay for interactive traffic")
 COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
 """What is named where nothing tells which software it is."""
 
 _SUFFIXES = {
     ".py": PYTHON, ".js": NODE, ".cjs": NODE, ".mjs": NODE, ".ts": NODE, ".go": GO, ".rs": RUST, ".java": JAVA,
-    ".rb": RUBY, ".php": PHP,
+    ".rb": RUBY, ".php": PHP, ".c": C, ".cc": C, ".cpp": C, ".cxx": C, ".h": C, ".hpp": C,
 }  # fmt: skip
 
 

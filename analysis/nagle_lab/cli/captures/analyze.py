@@ -96,7 +96,7 @@ def _analyze_or_tell(paths: Sequence[Path], name: str, asked: AnalyzeOptions) ->
 
 
 def _analyze(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
-    """``name`` is what the capture is called among the others; its JSON says the file's name, wherever that lies."""
+    """``name`` is what the capture is called among the others, without what they have in common."""
     sha256 = asked.as_json or bool(asked.exports.files)
     analysis = Analysis([str(path) for path in paths], exchanges=asked.exports.with_exchanges, sha256=sha256)
     _take_all(analysis)

@@ -33,7 +33,7 @@ def tell_outcome(paths: Sequence[Path], name: str, result: Result, asked: Analyz
     if to_draw and result.writes:
         packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
     if asked.as_json:
-        for part in result.json_parts():
+        for part in shown.json_parts():
             sys.stdout.write(part)
     else:
         ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from rich.console import Console
 
 from nagle_lab.cli.live.live_screen import Terminal
 from nagle_lab.cli.live.watch_options import WatchOptions
@@ -25,7 +24,7 @@ from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.view import View
 from nagle_lab.live.watch.watching import Spectator, Watcher
-from nagle_lab.reports.screens.terminal import console, show_capture
+from nagle_lab.reports.screens.terminal import console, show_capture, whole_console
 from nagle_lab.reports.screens.watch import Screen, line, show_periods
 from nagle_lab.reports.words.next_steps import commands
 
@@ -96,7 +95,7 @@ def _packets(asked: WatchOptions) -> Iterator[tuple[Recording | int, ProgramName
 def _spectator(asked: WatchOptions) -> Iterator[Spectator]:
     if asked.is_on_screen:
         screen = Screen(asked.name, asked.window_s)
-        with Terminal(screen, Console(highlight=False, markup=False)) as terminal:
+        with Terminal(screen, whole_console()) as terminal:
             yield terminal
     else:
         yield _Lines(asked.as_json)

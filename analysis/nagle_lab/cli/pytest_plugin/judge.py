@@ -80,9 +80,15 @@ class Judge:
         """Report wrong markers before any test has run; a worker reports them in their tests."""
         if self._only:
             items[:] = [item for item in items if item.nodeid == self._only]
+        wrong = []
         if not hasattr(self._config, "workerinput"):
             for item in items:
-                item.stash[_EXPECTED] = expected_of(item, self._options)
+                try:
+                    item.stash[_EXPECTED] = expected_of(item, self._options)
+                except pytest.UsageError as error:
+                    wrong.append(str(error))
+        if wrong:
+            raise pytest.UsageError(*wrong)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -73,8 +73,12 @@ class SessionSummary:
             if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
-        """Print the summary, a section of its own."""
+    def pytest_terminal_summary(
+        self, terminalreporter: "pytest.TerminalReporter", exitstatus: "int | pytest.ExitCode"
+    ) -> None:  # fmt: skip
+        """Print the summary, a section of its own; nothing where pytest was called wrongly, and ran no test."""
+        if exitstatus == pytest.ExitCode.USAGE_ERROR:
+            return
         terminalreporter.section("nagle")
         if not self.sessions:
             terminalreporter.line("the workers stopped before they reported what they recorded")

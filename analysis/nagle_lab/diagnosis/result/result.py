@@ -295,6 +295,10 @@ class Result(msgspec.Struct, frozen=True):
         """The same result, with that verdict and reason."""
         return replace(self, verdict=verdict, reason=reason)
 
+    def __str__(self) -> str:
+        """The verdict, the file and the reason, on one line."""
+        return f"{self.verdict} {self.source.file}: {self.reason}"
+
     def json_parts(self) -> Iterator[str]:
         """The JSON object of the contract on one line, in parts; the same text for the same capture.
 

@@ -18,6 +18,7 @@ from nagle_lab.guard.tracing.java_sources import source_of
 from nagle_lab.guard.tracing.native_frames import CallSite
 
 _AT_ONCE_US = 1000  # what leaves so soon was not held
+_ONE = 1.5  # exchanges: by one, the share of a few differs by many points, and that says nothing
 _POINTS = 0.05  # by which shares with and without tracing may differ without a word
 MOST_STALLS = 1000  # that are listed one by one
 _BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # what a program begins in
@@ -113,7 +114,8 @@ def compared(writes: Writes, exchanges: int, stalled: int) -> Writes:
     share = _share(writes.stalled_exchanges, writes.exchanges) - _share(stalled, exchanges)
     by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
     lines = ": the lines hold, but not how often each stalls" if writes.named else ""
-    notes = [by + lines] if abs(share) > _POINTS else []
+    more_than_one = abs(share) * min(writes.exchanges, exchanges) > _ONE
+    notes = [by + lines] if abs(share) > _POINTS and more_than_one else []
     return replace(
         writes,
         untraced_exchanges=exchanges,

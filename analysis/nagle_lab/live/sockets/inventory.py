@@ -46,6 +46,8 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
     reader = _Reader(table)
     found = reader.read(looked, port, only_owned=only is not None)
     nameless = sum(1 for one in found if one.listed.inode and not one.processes)
+    if only is not None:  # what a process has that was named and may not be looked into is not found at all
+        nameless += len(table.unreadable)
     things = missing(table.unreadable, nameless, reader.refused, len(looked.refused), reader.error)
     return Inventory(sorted(found, key=_order), things)
 

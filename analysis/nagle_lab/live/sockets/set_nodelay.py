@@ -41,6 +41,8 @@ def sockets(program: TargetProgram) -> list[HostSocket]:
     mine = [one for one in found.sockets if one.namespace == namespace and one.listed.state in _OPEN]
     if mine and all(one.options is None for one in mine):
         raise NagleLabError(f"{program.name}: no permission to reach its sockets ({needs(CAP_SYS_PTRACE)}){TODO}")
+    if not mine and found.missing:
+        raise NagleLabError(f"{program.name}: no socket of it can be reached: {'; '.join(found.missing)}{TODO}")
     if not mine:
         port = f" with port {program.port}" if program.port else ""
         raise NagleLabError(f"{program.name} has no TCP socket{port}: nagle-lab sockets lists all")

@@ -1,6 +1,8 @@
 """Runs and captures side by side: on the screen, and as Markdown."""
 
-from collections.abc import Iterator, Sequence
+import re
+import string
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -30,27 +32,31 @@ def show_comparison(comparison: Comparison, screen: Console) -> None:
     subjects, names = comparison.subjects, names_of(comparison)
     for at in range(1, len(subjects), BESIDE):
         columns = [0, *range(at, min(at + BESIDE, len(subjects)))]
-        for i in columns:
-            screen.print(_heading(subjects[i]))
+        rows = [row.cells() for row in figure_rows(comparison, columns)]
+        heads = _heads([names[i] for i in columns], rows, screen.width, columns)
+        for i, head in zip(columns, heads, strict=True):
+            screen.print(_heading(subjects[i], head if head in LETTERS else ""))
         words = [""] if len(columns) == 2 else []
-        figures = ruled_table("", *(_in_lines(names[i]) for i in columns), *words, words=1)
-        figures.columns[0].no_wrap = True
+        figures = ruled_table("", *heads, *words, words=1)
+        for column in figures.columns[: 1 + len(columns)]:
+            column.no_wrap = True
         if words:
             figures.columns[-1].justify, figures.columns[-1].style = "left", "cyan"
-        for row in figure_rows(comparison, columns):
-            figures.add_row(*map(Text, row.cells()))
+        for row in rows:
+            figures.add_row(*map(Text, row))
         screen.print("", figures, "", sep="\n")
     for line in sentences(comparison):
         screen.print(Text(printable(line), "bold"))
     screen.print(Text("\nWhat differs", "bold"))
     if comparison.differences:
-        differences = ruled_table("", *map(printable, names))
+        rows = difference_rows(comparison)[:_MOST]
+        differences = ruled_table("", *_heads(names, rows, screen.width, range(len(names))))
         differences.columns[0].style = "dim"
-        for cells in difference_rows(comparison)[:_MOST]:
+        for cells in rows:
             differences.add_row(*(Text(printable(cell)) for cell in cells))
         screen.print(differences)
     else:
-        screen.print(Text("nothing that was recorded", "dim"))
+        screen.print(Text("nothing that was recorded of the set-up", "dim"))
     if len(comparison.differences) > _MOST:
         screen.print(Text(f"… and {len(comparison.differences) - _MOST} more: --json has them all", "dim"))
     if comparison.not_compared:
@@ -58,16 +64,48 @@ def show_comparison(comparison: Comparison, screen: Console) -> None:
         screen.print(Text(f"not compared, for only a run folder tells: {sections}", "dim"))
 
 
-def _in_lines(name: str) -> str:
-    """A name as the head of a column: paths are divided where their folders end."""
-    return printable(name).replace("/", "/\n") if " / " not in name else printable(name)
+LETTERS = string.ascii_uppercase
+_WORDS = 20  # columns, at least, of the gain in words
+_GAP = 3  # columns between two columns of a table
 
 
-def _heading(subject: Subject) -> Text:
+def _heads(names: Sequence[str], rows: Sequence[Sequence[str]], width: int, numbers: Iterable[int]) -> list[str]:
+    """The heads of the columns of these names, in lines; letters where a name does not fit without cutting a word.
+
+    ``rows`` begin with a name of their own, and may end in words; ``numbers`` are those of the subjects.
+    """
+    first = max((len(row[0]) for row in rows), default=0)
+    words = _WORDS if rows and len(rows[0]) > 1 + len(names) else 0
+    room = (width - first - words - _GAP * (len(names) + bool(words))) // len(names)
+    heads = [_in_lines(printable(name), room) for name in names]
+    letters = [LETTERS[number % len(LETTERS)] for number in numbers]
+    return letters if None in heads else [head for head in heads if head]
+
+
+def _in_lines(name: str, most: int) -> str | None:
+    """A name in lines of at most so many columns, which end where a folder or a word of it does; None: it cannot be.
+
+    Paths are divided where their folders end.
+    """
+    parts = [name] if " / " in name else re.findall(r"[^/]*/|[^/]+", name)
+    lines: list[str] = []
+    for part in parts:
+        line = ""
+        for piece in re.findall(r"[^-._ ]*[-._ ]|[^-._ ]+", part):
+            if line and len(line + piece.rstrip()) > most:
+                lines.append(line)
+                line = ""
+            line += piece
+        lines.append(line)
+    return "\n".join(lines) if all(len(line.rstrip()) <= most for line in lines) else None
+
+
+def _heading(subject: Subject, letter: str) -> Text:
     verdict = Text(f" {subject.verdict} ", f"{STYLE[subject.verdict]} reverse")
     unexpected = ", NOT as expected" if subject.as_expected is False else ""
     where = f"  {printable(subject.source)}" if subject.is_run else ""
-    return Text.assemble(verdict, "  ", (printable(subject.name), "bold"), (where, "dim"), unexpected)
+    label, name = f"  {letter}: " if letter else "  ", (printable(subject.name), "bold")
+    return Text.assemble(verdict, label, name, (where, "dim"), unexpected)
 
 
 def sentences(comparison: Comparison) -> Iterator[str]:

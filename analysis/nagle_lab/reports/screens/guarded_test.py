@@ -32,9 +32,9 @@ def shown_test(
     screen = _plain()
     writes = named.writes if named else None
     first = pair_lines(writes.groups[0]) if writes and writes.groups else []
-    for line in first:
-        screen.print(printable(line), soft_wrap=True)
-    screen.print(printable(sentence), soft_wrap=True)
+    if first:
+        screen.print(printable(f"STALL, {' '.join(first)}"), soft_wrap=True)  # pytest's summary has the first line
+    screen.print(printable(sentence))
     rows = [*about]
     if result and result.stalls:
         rows += who(result, writes=writes)

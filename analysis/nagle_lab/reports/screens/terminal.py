@@ -2,12 +2,12 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.panel import Panel
 from rich.segment import Segment
 from rich.table import Table
@@ -48,9 +48,18 @@ class _Console(Console):
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         """Lines end where their text does, except on a terminal: rich fills them up to the width."""
         text = super()._render_buffer(buffer)
+        if not self.encoding.startswith("utf"):
+            text = text.translate(_ASCII)
         return text if self.is_terminal else _BLANKS.sub("\n", text)
 
 
+# Where the terminal's encoding has no lines and arrows; of a name in a capture whatever is no ASCII is an escape.
+_ASCII = str.maketrans(
+    {
+        **dict(zip("│┊║─▶◀→←■●·–−×÷µ×▏…", "|:|-><><#*---x/ux|~", strict=True)),
+        "↔": "<>", "≤": "<=", "≥": ">=",
+    }
+)  # fmt: skip
 _BLANKS = re.compile(r"[ \t]+\n")
 
 
@@ -59,6 +68,11 @@ def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
     plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # file names are no markup
     c = _Console(**plain)  # type: ignore[arg-type]
     return _Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
+
+
+def whole_console() -> Console:
+    """A console as wide as the terminal, however wide that is."""
+    return _Console(highlight=False, markup=False, emoji=False)
 
 
 def show_capture(
@@ -260,7 +274,7 @@ def show_exchange(result: Result, ladder: Ladder, screen: Console) -> None:
     """Print an exchange of a capture without a stall: its ladder and its figures."""
     connection = ladder.connection
     title = f"No stall to show: {result.verdict}. An ordinary exchange of connection {connection.id}"
-    screen.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), ladder_text(ladder), sep="\n")
+    screen.print(Text(f"{title}; frames of {printable(ladder.file)}\n", "bold"), LadderView(ladder), sep="\n")
     if ladder.note:
         screen.print(Text(f"\n{ladder.note}."))
 
@@ -269,7 +283,17 @@ def _ladder(ladder: Ladder, what: str) -> list[RenderableType]:
     file, stall = printable(ladder.file), ladder.stall
     assert stall
     title = f"\n{what}: connection {stall.connection}, exchange {stall.exchange}; frames of {file}\n"
-    return [Text(title, "bold"), ladder_text(ladder), Text("")]
+    return [Text(title, "bold"), LadderView(ladder), Text("")]
+
+
+class LadderView:
+    """A ladder as wide as there is room."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        self._ladder = ladder
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield ladder_text(self._ladder, options.max_width)
 
 
 def _exchanges(s: Summary) -> str:

@@ -17,7 +17,7 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.live.watch.live_findings import Finding
 from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.view import MOST_PIDS, Row, View
-from nagle_lab.reports.screens.terminal import STYLE, facts, headline, ruled_table
+from nagle_lab.reports.screens.terminal import STYLE, LadderView, facts, headline, ruled_table
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.numbers import shortened
 from nagle_lab.reports.words.phrases import how_sure
@@ -130,7 +130,7 @@ def _foot(screen: Screen) -> str:
 
 
 def _overview(screen: Screen, width: int, room: int) -> list[RenderableType]:
-    ladder = _latest(screen)
+    ladder = _latest(screen, width)
     is_headed = room > _HEADINGS
     space = room - _HEADINGS if is_headed else max(room, 1)
     if space - len(ladder) >= min(_FEW_ROWS, len(screen.rows())):
@@ -147,11 +147,11 @@ def _overview(screen: Screen, width: int, room: int) -> list[RenderableType]:
     return [table, *ladder]
 
 
-def _latest(screen: Screen) -> list[RenderableType]:
+def _latest(screen: Screen, width: int) -> list[RenderableType]:
     latest = screen.view.latest if screen.view else None
     if not latest:
         return []
-    return [Text("the latest stall", "bold"), *ladder_text(_shortened(latest)).split("\n")]
+    return [Text("the latest stall", "bold"), *ladder_text(_shortened(latest), width).split("\n")]
 
 
 def _shortened(ladder: Ladder) -> Ladder:
@@ -266,7 +266,7 @@ def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
         ]
     body: list[RenderableType] = [facts(rows)]
     if stalls and room > len(rows) + 9:
-        body += [Text("its latest stall", "bold"), ladder_text(_shortened(view.ladder(stalls[-1])))]
+        body += [Text("its latest stall", "bold"), LadderView(_shortened(view.ladder(stalls[-1])))]
     return body
 
 

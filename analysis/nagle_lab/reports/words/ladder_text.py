@@ -5,6 +5,7 @@ that comes long after the one above, how long. The wait of a stall is a break be
 a square on the line of the end that wrote, at its time, with its line of code inside.
 """
 
+import textwrap
 from collections.abc import Iterator
 
 from rich.text import Text
@@ -12,51 +13,57 @@ from rich.text import Text
 from nagle_lab.evidence.ladder import Ladder, LadderRow, Written
 from nagle_lab.reports.words.writes_text import call_of, place_of
 
-_INSIDE = 38  # columns between the two ends
+_INSIDE, _LEAST = 38, 20  # columns between the two ends, and in a narrow terminal at least
 _LEFT = 20  # columns of frame number and time
+_RIGHT = 18  # columns behind the right end: its line, and what a segment is
 _LONG = 10**6  # ns: so long after the one above, a segment says so
 _PARTS = {"trigger": "trigger", "held": "release"}  # of the stall, that a call wrote
 STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
-def ladder_text(ladder: Ladder) -> Text:
-    """Lines of at most 100 columns: frame, ms since the first row, arrow with size and flags, what it is."""
-    return Text("\n").join(_lines(ladder))
+def ladder_text(ladder: Ladder, width: int = 100) -> Text:
+    """Lines of at most so many columns: frame, ms since the first row, arrow with size and flags, what it is.
+
+    Below 76 columns the arrows are shorter, so that nothing is folded down to 58.
+    """
+    return Text("\n").join(_lines(ladder, max(min(_INSIDE, width - _LEFT - _RIGHT), _LEAST)))
 
 
-def _lines(ladder: Ladder) -> Iterator[Text]:
+def _lines(ladder: Ladder, inside: int) -> Iterator[Text]:
     client, server = str(ladder.connection.client), str(ladder.connection.server)
     left, right = ladder.ends
-    yield Text(f"{'frame':>8} {'ms':>9}  {left.ljust(_INSIDE + 2 - len(right))}{right}  not to scale", style="dim")
-    width = max(_INSIDE + 2 - len(server), len(client) + 1)
+    yield Text(f"{'frame':>8} {'ms':>9}  {left.ljust(inside + 2 - len(right))}{right}  not to scale", style="dim")
+    width = max(inside + 2 - len(server), len(client) + 1)
     yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
     before = ladder.rows[0]
     calls = list(ladder.written)
     for row in ladder.rows:
         later = row.ns - before.ns
         while calls and calls[0].ns <= row.ns:
-            yield _call(calls.pop(0), from_client=ladder.stall is not None and ladder.stall.held_by.role == "client")
+            from_client = ladder.stall is not None and ladder.stall.held_by.role == "client"
+            yield _call(calls.pop(0), inside, from_client=from_client)
         if ladder.stall and row.part == ladder.wait_ends:
             wait, holds, delays = ladder.waits
-            for words in (f"{wait}: {holds},", *ladder.hold, delays):
-                yield Text.assemble(" " * _LEFT, "┊", (words.center(_INSIDE), STYLES[row.part]), "┊")
+            said = (f"{wait}: {holds},", *ladder.hold, delays)
+            for words in (line for text in said for line in textwrap.wrap(text, inside)):
+                yield Text.assemble(" " * _LEFT, "┊", (words.center(inside), STYLES[row.part]), "┊")
             later = 0  # the wait has been said
-        yield _arrow(row, later, dim=ladder.stall is not None and not row.part)
+        yield _arrow(row, later, inside, dim=ladder.stall is not None and not row.part)
         before = row
 
 
-def _call(call: Written, *, from_client: bool) -> Text:
+def _call(call: Written, columns: int, *, from_client: bool) -> Text:
     """A call that wrote; behind it what it was, and how much it wrote."""
-    style, place = STYLES["trigger" if call.part == "both" else _PARTS[call.part]], place_of(call.write, _INSIDE - 3)
-    inside = f"■ {place}".ljust(_INSIDE + 1) + "│" if from_client else "│" + f"{place} ■".rjust(_INSIDE + 1)
+    style, place = STYLES["trigger" if call.part == "both" else _PARTS[call.part]], place_of(call.write, columns - 3)
+    inside = f"■ {place}".ljust(columns + 1) + "│" if from_client else "│" + f"{place} ■".rjust(columns + 1)
     text = Text(f"{'':8} {call.ns / 1e6:>9.3f}  ", style="dim")
     return text.append(inside, style=style).append("  ").append(call_of(call.write), style=style)
 
 
-def _arrow(row: LadderRow, later: int, *, dim: bool) -> Text:
+def _arrow(row: LadderRow, later: int, columns: int, *, dim: bool) -> Text:
     style = STYLES[row.part]
     text = Text(f"{row.frame:>8} {row.ns / 1e6:>9.3f}  │", style="dim" if dim else "")
-    text.append(arrow(row.label, _INSIDE, from_client=row.from_client), style=style).append("│  ")
+    text.append(arrow(row.label, columns, from_client=row.from_client), style=style).append("│  ")
     if later >= _LONG:
         text.append(f"+{later / 1e6:.1f} ms " if later < 10**9 else f"+{later / 1e9:.1f} s ", style="dim")
     return text.append("seen again", style="dim") if row.again else text.append(row.part, style=style)
