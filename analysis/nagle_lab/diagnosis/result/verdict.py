@@ -152,29 +152,26 @@ def _exchanges_text(exchanges: int) -> str:
 
 
 _AT_THE_SENDER = "capture at the end that sends it"
-_WHY = {
-    Obstacle.LIKE_A_PROGRAM: "data followed a late ACK later than a kernel lets go what Nagle's algorithm held, and "
-    "sooner than by chance: a program that waits for something else, or a hold on a busy machine; capture all "
-    "connections of the sending host together",
-    Obstacle.OWN_PACE: "data followed a late ACK by a round trip, but it also comes as late where the ACK is early, "
-    "in the same pieces, one at a time, or later than answers: a program may wait for the ACK, or something else; "
-    + _AT_THE_SENDER,
+_WHY = {  # what was seen; why it cannot be told; what to capture
+    Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
+    "something else; capture all connections of the sending host together (`tcpdump -i any tcp`)",
+    Obstacle.OWN_PACE: "data came a round trip after a late ACK: held by Nagle's algorithm, or its program waited by "
+    "itself, which looks the same from here; " + _AT_THE_SENDER,
     Obstacle.CONNECTIONS_DIFFER: "data followed a late ACK as if it had been held, but only on some connections, and "
     "what the same program does on the others is not certain; " + _AT_THE_SENDER,
-    Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but the round trip to its sender is not known; capture "
+    Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but how far away its sender is, is not known; capture "
     "from the beginning of the connections, or at the sender",
-    Obstacle.PATH_VARIES: "data followed a late ACK, but the path's delay varies as much; capture at both ends "
+    Obstacle.PATH_VARIES: "data followed a late ACK, but the path alone delays as much; capture at both ends "
     "(`--same-traffic`)",
-    Obstacle.COARSE_CLOCK: "data followed a late ACK within the steps of the capture's clock; capture with time "
-    "stamps of a microsecond or less",
-    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but on other connections, or at other times, "
-    "the same server waits for no ACK: a congestion window of one segment, or TCP_NODELAY on some of them only, or "
-    "only for a time; look at `ss -ti` there",
-    Obstacle.COINCIDENCE: "data followed a late ACK at once, among pauses of any length; capture for longer",
-    Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that is missing in the capture, or comes later in it; capture "
-    "at one interface, with `-B 16384`",
-    Obstacle.ACK_ON_DATA: "data followed an acknowledgement that came with data: an answer, or what was held; "
-    + _AT_THE_SENDER,
+    Obstacle.COARSE_CLOCK: "data followed a late ACK, but how soon, the capture's clock is too coarse to say; "
+    "capture with time stamps of a microsecond or less",
+    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but elsewhere the same server waits for no ACK: "
+    "TCP_NODELAY for some of its data only, or a congestion window of one segment; look at `ss -ti` there",
+    Obstacle.COINCIDENCE: "data followed a late ACK at once, which may be chance; capture for longer",
+    Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that the capture lacks, or has only later; capture at one "
+    "interface, with `-B 16384`",
+    Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
+    "then; " + _AT_THE_SENDER,
 }
 
 
