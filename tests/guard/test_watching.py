@@ -289,6 +289,15 @@ def test_all_interfaces_is_what_is_watched_where_none_is_named(asked):
     assert "STALL   all interfaces" in done.stdout and " STALL: python" in done.stdout
 
 
+def test_where_nothing_passes_it_says_what_was_asked_for(asked):
+    pair = asked("stalls")
+    whole = ["nsenter", f"--net=/proc/{pair.pid}/ns/net", *COMMAND, "--seconds=1", "--interface=lo", "--port=9"]
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "no TCP packet with port 9 passed on interface lo; watch for longer, or another port" in done.stdout
+    assert "capture       pcapng · 0 packets" in done.stdout
+
+
 def test_without_rights_the_line_says_which_are_missing(asked):
     pair = asked("stalls")
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]

@@ -8,6 +8,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.ask import Store, questions, sql_of
+from nagle_lab.fleet.overview import overview
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.schedule import run
 from nagle_lab.fleet.schema import TABLES, columns_of
@@ -96,6 +97,11 @@ def test_what_the_questions_say(store):
     assert [row["server_port"] for row in slow] == [81, 80] and slow[0]["p50_ms_at_most"] > 40 > slow[0][
         "mean_ms"
     ] / 2
+
+
+def test_the_overview_counts_the_hosts_that_stalled(store):
+    totals = overview(store).totals
+    assert (totals["stalled_hosts"], totals["hosts"]) == (2, 3)
 
 
 def test_kernels_are_told_by_their_syns(tmp_path):

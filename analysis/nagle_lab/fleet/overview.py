@@ -58,6 +58,7 @@ class Overview:
 def overview(store: Store) -> Overview:
     """Ask all there is to show, and read the packets of the worst services' stalls."""
     totals = """SELECT count(*) AS series, count(DISTINCT host) AS hosts,
+        count(DISTINCT host) FILTER (WHERE stalls > 0) AS stalled_hosts,
         coalesce(sum(packets), 0)::BIGINT AS packets,
         coalesce(sum(exchanges), 0)::BIGINT AS exchanges, coalesce(sum(stalls), 0)::BIGINT AS stalls,
         coalesce(sum(stalled_exchanges), 0)::BIGINT AS stalled, coalesce(sum(lost_ms), 0) / 1000 AS lost_s,

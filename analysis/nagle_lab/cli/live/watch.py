@@ -43,6 +43,8 @@ def command(**options: Any) -> Exit:
         ladder = _typical(sums, watcher)
         if sums.worst:
             sums.worst = msgspec.structs.replace(sums.worst, processes=names.processes(sums.worst.connections))
+            if not sums.packets and not asked.source:
+                sums.worst = msgspec.structs.replace(sums.worst, reason=asked.nothing_passed)
     code = _report(sums, ladder, watcher, asked)
     if asked.is_on_screen:  # the screen is gone that said so
         for text in names.unseen:

@@ -46,6 +46,12 @@ class WatchOptions:
         return "standard input" if self.source else f"pod {self.pod}" if self.pod else str(self.target)
 
     @property
+    def nothing_passed(self) -> str:
+        """What to say where there was no packet at all."""
+        ports = f" with port {' or '.join(map(str, sorted(set(self.ports))))}" if self.ports else ""
+        return f"no TCP packet{ports} passed on {self.name}; watch for longer, or another port or place"
+
+    @property
     def is_on_screen(self) -> bool:
         """Whether it is shown on a terminal, not line by line."""
         return sys.stdout.isatty() and not self.as_json

@@ -23,6 +23,7 @@ from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
 from nagle_lab.reports.screens.terminal import console
 
 TIMED_OUT = 124  # as timeout(1) has it
+_NOTHING_PASSED = "no TCP segment passed; record for longer, or another port or place"
 _BY_SIGNAL = 128  # and its number: the exit code of what a signal ended
 
 
@@ -72,9 +73,10 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
     until += f", the first {untraced_s(asked.seconds):g} s without strace" if asked.trace else ""
     tell(f"recording {name} {value} {until}")
     guarded = record_running(folder, asked.target, seconds=asked.seconds, trace=asked.trace)
-    run = JudgedCommand(
-        guarded, judge_recording(guarded.capture, recording_gap(guarded.outcome), selection), selection
-    )
+    result = judge_recording(guarded.capture, recording_gap(guarded.outcome), selection)
+    if result.verdict is Verdict.INCONCLUSIVE and not result.source.tcp_packets:
+        result = result.concluded(result.verdict, _NOTHING_PASSED)
+    run = JudgedCommand(guarded, result, selection)
     return with_writes_beside(run, elsewhere=asked.pid is None) if asked.trace else run
 
 
