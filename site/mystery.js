@@ -22,7 +22,7 @@ const EXPECTED = {
     "Then the data would not follow the late ACK: it would come when the program writes, sooner or later than that.",
   nagle_round_trip: "Then every ACK would take as long as this one, for the path takes that long.",
   window: "Then the data sent would fill the receiver's window, and more would follow only as the window opens.",
-  cork: "Then the data would leave 200 ms after it was written, by the sender's own clock, and no ACK would come right before it.",
+  cork: "Then the data would leave by the sender's own clock, 200 ms or more after it was written, and no ACK would come right before it.",
 };
 
 function stored() {

@@ -33,7 +33,7 @@ from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Stall
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.evidence.excerpt import Step
+from nagle_lab.evidence.excerpt import Step, packets_of
 from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
@@ -61,6 +61,22 @@ def test_every_published_incident_is_told_and_every_verdict_is_among_the_mysteri
     assert told == {name for name in scenarios() if (REPOSITORY / "scenarios" / name / "demo.toml").exists()}
     assert {mystery.verdict for mystery in TOLD.mysteries} == {"STALL", "CLEAN"}
     assert {mystery.truth for mystery in TOLD.mysteries} >= {"server", "client", "server_think"}
+
+
+GAP = re.compile(r"(\d+) (ms|µs) (?:after|later)|after (\d+) (ms|µs)")
+
+
+@pytest.mark.parametrize("mystery", TOLD.mysteries, ids=lambda mystery: mystery.capture.parent.name)
+def test_times_in_the_lesson_of_a_mystery_are_those_of_its_capture(mystery):
+    """Each lies between packets shown, at most one of them in between; the end of a range may be that of others."""
+    lesson, (first, last) = mystery.question.lesson, mystery.frames
+    steps = list(packets_of(mystery.capture, analyze(mystery.capture).connections[0]))
+    shown = [step for step in steps if first <= step.frame <= last]
+    for said in GAP.finditer(lesson):
+        figure, unit = int(said[1] or said[3]), {"ms": 1e6, "µs": 1e3}[said[2] or said[4]]
+        among = steps if " to " in lesson[: said.start()][-4:] else shown
+        gaps = {round((b.ts - a.ts) / unit) for apart in (1, 2) for a, b in zip(among, among[apart:], strict=False)}
+        assert figure in gaps, said[0]
 
 
 def test_what_a_learner_reads_is_spread_over_the_numbers():
