@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.examples import examples
 from nagle_lab.evidence.tshark import OurFrame, compare_rows
 from support.rows import truth
 from support.stories import (
@@ -20,6 +22,7 @@ from support.stories import (
 from support.synthetic import merge, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+LOOKALIKES = REFERENCE.parent / "lookalikes"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
 TALK = talk(server_held, 6).segments
 
@@ -92,6 +95,17 @@ def test_without_a_stall_an_ordinary_exchange_is_shown(run, tmp_path):
     assert (code, err) == (0, "")
     assert "No stall to show: CLEAN" in out and "frames of clean.pcap" in out
     assert "10.0.0.2:80" in out and "▶" in out and "◀" in out and "late ACK" not in out
+
+
+@pytest.mark.parametrize("name", ["nodelay-pause-30-60", "tail-loss-probe", "cork", "think-40"])
+def test_the_ordinary_exchange_takes_about_the_median(name):
+    path = LOOKALIKES / name / "server.pcap.gz"
+    result = analyze(path)
+    shown = examples([path], result).exchange
+    assert shown and result.summary.exchange_ms
+    answer = max(row.ns for row in shown.rows if not row.from_client and " B " in row.label)
+    assert answer / 1e6 == pytest.approx(result.summary.exchange_ms.p50, rel=0.02)
+    assert not [row for row in shown.rows if "FIN" in row.label]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The packets that views show of one capture: chosen stalls and their connection over time, or an exchange."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,10 +14,12 @@ from nagle_lab.evidence.file_names import file_names
 from nagle_lab.evidence.ladder import Ladder, ladder, ladder_of, not_this_stall, stall_ladder, stall_window
 from nagle_lab.evidence.sequence import TimeSequence, time_sequence
 from nagle_lab.evidence.software import NodelaySetting, software_seen
+from nagle_lab.tcp.events import MS
 
 _WHOLE = 40  # packets up to which all of a connection is shown over time
 _BEFORE = 11  # of a longer one, that many before the trigger
 _MOST_ROWS = 16  # of an exchange without a stall
+_LOOKED_THROUGH = 1_000  # exchanges of a connection, for a typical one
 _LONGEST, _SHORTEST = "The longest", "The shortest"
 
 
@@ -128,26 +131,42 @@ def _over_time(connection: Connection, stall: Stall) -> PacketWindow:
 
 
 def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder | None:
-    """An exchange of the connection that has most of them: its second where it has two."""
+    """An exchange of the connection that has most of them: the one that takes nearest to the capture's median."""
     connection = busiest(result, (c for c in result.connections if port in (None, c.server.port)))
     if connection is None:
         return None
-    steps = list(islice(_of_exchange(packets_of(files, connection), min(2, connection.exchanges)), _MOST_ROWS))
-    if not steps:
+    exchanges = islice(_exchanges(packets_of(files, connection)), _LOOKED_THROUGH)
+    middle = result.summary.exchange_ms
+    typical = min(exchanges, key=lambda steps: abs(_took(steps) - middle.p50) if middle else 0.0, default=None)
+    if typical is None:
         return None
+    steps = typical[:_MOST_ROWS]
     note = not_this_stall(result, connection, steps)
     return replace(ladder(connection, steps, file=file_names(files)), note=note)
 
 
-def _of_exchange(steps: Iterator[Step], wanted: int) -> Iterator[Step]:
-    """The packets of one exchange, counted from 1: it begins with the client's first data after an answer."""
-    number, answered = 0, True
+def _exchanges(steps: Iterator[Step]) -> Iterator[Sequence[Step]]:
+    """The packets of each exchange: it begins with the client's first data after an answer.
+
+    It ends before the next, or where an end closes the connection after the answer.
+    """
+    exchange: list[Step] = []
+    answered = True
     for step in steps:
+        if answered and not step.length and ("FIN" in step.flags or "RST" in step.flags):
+            break
         if step.length and step.from_client and answered:
-            number, answered = number + 1, False
-        elif step.length and not step.from_client:
-            answered = True
-        if number > wanted:
-            return
-        if number == wanted:
-            yield step
+            if exchange:
+                yield exchange
+            exchange, answered = [step], False
+        elif exchange:
+            exchange.append(step)
+            answered = answered or (step.length > 0 and not step.from_client)
+    if exchange:
+        yield exchange
+
+
+def _took(exchange: Sequence[Step]) -> float:
+    """From the request's first data to the answer's last, ms; infinite where none was captured."""
+    answers = [step.ts for step in exchange if step.length and not step.from_client]
+    return (answers[-1] - exchange[0].ts) / MS if answers else math.inf
