@@ -1,7 +1,8 @@
 """The ladder diagram as SVG: client left, server right, time downwards and to scale.
 
-Every arrow is exactly at its moment of the time axis. Labels need more room than microseconds have: they stand in a
-column of their own, set apart, and a thin line leads from each to its arrow. Here is where things are; how they are
+The axis is to scale, so that a wait is as long as it looks. Arrows that would lie on one another there are moved
+down, one below the other. Labels need still more room: they stand in a column of their own, and a thin line leads
+from the exact moment on the axis to the label, and from there to the arrow. Here is where things are; how they are
 drawn is in the template and the style sheet.
 """
 
@@ -12,51 +13,65 @@ from markupsafe import Markup
 
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.html.template import render
-from nagle_lab.reports.html.time_axis import Axis, axis, call_moment, event_moments, moments_of, scale_of
+from nagle_lab.reports.html.time_axis import Axis, axis, call_moment, event_moments, moments_of, scale_of, wait_of
 
-_TOP, _LABEL = 108, 48  # the first row, and the least distance of two labels, in units of the drawing
+_TOP, _ARROW, _LABEL = 108, 18, 48  # the first row; least distances of arrows and of labels; in units of the drawing
 _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
 
 
 def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
     """The rows of a ladder, those of its stall marked; ``scale``: units per ns, without it one that fits."""
-    moments, written = moments_of(ladder), ladder.written
-    time = axis(event_moments(ladder), scale or scale_of(ladder), _TOP)
+    moments, written, wait = moments_of(ladder), ladder.written, wait_of(ladder)
+    time = axis(event_moments(ladder), scale or scale_of(ladder), _TOP, wait)
     exact = [time.y(ns) for ns in [*moments, *(call_moment(one.ns, moments) for one in written)]]
-    labels = _labels(exact, time)
+    at = moved_down(exact, _ARROW)
+    labels = _labels(at, time)
     rows, calls = slice(len(moments)), slice(len(moments), len(exact))
-    unit, ns = _unit(moments[-1])
-    bottom = math.ceil(max(*labels, time.bottom) + 34)
+    (unit, ns), (tick_unit, tick) = _unit(moments[-1]), _unit(time.pieces[-1].end)
+    bottom = math.ceil(max(*labels, *at, time.bottom) + 34)
     bar = time.bar * time.scale if time.breaks else 0.0
     decimals = 1 if ns == _MICROSECOND else 3
     drawn = render(
         "ladder.svg.j2",
         ladder=ladder,
         rows=[
-            {"row": row, "y": y, "label": label, "time": f"{row.ns / ns:.{decimals}f} {unit}"}
-            for row, y, label in zip(ladder.rows, exact[rows], labels[rows], strict=True)
+            {"row": row, "exact": moment, "y": y, "label": label, "time": f"{row.ns / ns:.{decimals}f} {unit}"}
+            for row, moment, y, label in zip(ladder.rows, exact[rows], at[rows], labels[rows], strict=True)
         ],
         calls=[
-            {"of": one, "y": y, "label": label, "time": f"{one.ns / ns:.{decimals}f} {unit}"}
-            for one, y, label in zip(written, exact[calls], labels[calls], strict=True)
+            {"of": one, "exact": moment, "y": y, "label": label, "time": f"{one.ns / ns:.{decimals}f} {unit}"}
+            for one, moment, y, label in zip(written, exact[calls], at[calls], labels[calls], strict=True)
         ],
-        parts={row.part: y for row, y in zip(ladder.rows, exact[rows], strict=True)},
+        parts={row.part: y for row, y in zip(ladder.rows, at[rows], strict=True)},
+        wait=[time.y(ns) for ns in wait] if wait else [],
+        later=duration_text(ladder.stall.release_us * _MICROSECOND)
+        if ladder.stall and ladder.stall.ack_frame
+        else "",
         breaks=[
             {"y": each.y, "label": label, "ns": round(each.ns), "time": duration_text(each.ns)}
             for each, label in zip(time.breaks, labels[len(exact) :], strict=True)
         ],
         bottom=time.bottom,
+        lowest=max(*at, time.bottom),
         height=math.ceil(bottom + bar + 8) if bar else bottom,
         bar={"y": bottom, "height": bar, "time": duration_text(time.bar)},
-        unit=unit,
-        ticks=[(_tick(at / ns, time.step / ns), y) for at, y in time.ticks()],
+        unit=tick_unit,
+        ticks=[(_tick(moment / tick, time.step / tick), y) for moment, y in time.ticks()],
     )
     return Markup(drawn)
 
 
-def _labels(exact: Sequence[float], time: Axis) -> list[float]:
-    """Where the labels of rows are, then those of breaks: all in one column, in order of their moments."""
-    at = [*exact, *(each.y for each in time.breaks)]
+def moved_down(exact: Sequence[float], least: float) -> list[float]:
+    """Each place, or where that is too near to the one above it, the first place below that is ``least`` away."""
+    placed, lowest = list(exact), -math.inf
+    for i in sorted(range(len(exact)), key=exact.__getitem__):
+        placed[i] = lowest = max(exact[i], lowest + least)
+    return placed
+
+
+def _labels(arrows: Sequence[float], time: Axis) -> list[float]:
+    """Where the labels of arrows are, then those of breaks: all in one column, in order of their moments."""
+    at = [*arrows, *(each.y for each in time.breaks)]
     order = sorted(range(len(at)), key=at.__getitem__)
     placed = dict(zip(order, apart([at[i] for i in order], _LABEL), strict=True))
     return [placed[i] for i in range(len(at))]

@@ -1,4 +1,7 @@
-"""Where moments are on the time axis of a ladder: one scale, broken where nothing happens for too long to draw."""
+"""Where moments are on the time axis of a ladder: one scale, on which the wait of a stall is the longest thing.
+
+What else takes longer than that wait is broken.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,11 +11,10 @@ from itertools import pairwise
 from nagle_lab.evidence.ladder import Ladder
 
 WHOLE = 430.0  # height of a ladder that has a scale of its own, in units of the drawing
-_TOLD_APART = 14.0  # least distance of two arrows, …
-_AT_ONCE = 1000  # … unless they are less than so many ns apart
-_GAPS = (640.0, 320.0, 120.0)  # a gap higher than this is broken: the first that keeps the drawing below _MOST
-_MOST = 1400.0
-_BROKEN = 120.0  # height of a gap that is broken: room for the words of a wait, …
+_WAIT = 240.0  # least height of the wait in it, …
+_WORDS = 130.0  # … and of waits on the scale of others: room for their words
+_MOST = 1000.0  # a wait that would be higher is broken, and so are lesser gaps where all together would be
+_BROKEN = 120.0  # height of a gap that is broken, …
 _MARK = 24.0  # … and of the break mark in its middle
 _TICK = 70.0  # least distance of two ticks
 _BAR = 20.0  # least height of the bar that shows the scale of a broken axis
@@ -76,17 +78,30 @@ class Axis:
 
 
 def scale_of(ladder: Ladder) -> float:
-    """Units per ns with which a ladder fills its room, or its arrows can be told apart; 0 where no time passes."""
-    moments = event_moments(ladder)
-    if not moments[-1]:
-        return 0.0
-    shortest = min((gap for a, b in pairwise(moments) if (gap := b - a) >= _AT_ONCE), default=moments[-1])
-    return max(WHOLE / moments[-1], _TOLD_APART / shortest)
+    """Units per ns with which a ladder fills its room, and its wait most of that; 0 where no time passes."""
+    last, wait = moments_of(ladder)[-1], _length(wait_of(ladder))
+    return max(WHOLE / last if last else 0.0, _WAIT / wait if wait else 0.0)
 
 
 def common_scale(ladders: Iterable[Ladder]) -> float:
-    """The one scale on which the shortest of several can be read; 0 where no time passes in any."""
-    return max(map(scale_of, ladders), default=0.0)
+    """The one scale on which the longest of several fits, and the words of each wait; 0 where no time passes."""
+    several = list(ladders)
+    waiting = [ladder for ladder in several if _length(wait_of(ladder))]
+    scales = [scale for ladder in waiting or several if (scale := scale_of(ladder))]
+    least = max((_WORDS / _length(wait_of(ladder)) for ladder in waiting), default=0.0)
+    return max(min(scales, default=0.0), least)
+
+
+def wait_of(ladder: Ladder) -> tuple[int, int] | None:
+    """When the wait of its stall begins and ends, ns since the first row; None without a stall."""
+    if not ladder.stall:
+        return None
+    moments = dict(zip((row.part for row in ladder.rows), moments_of(ladder), strict=True))
+    return moments["trigger"], moments[ladder.wait_ends]
+
+
+def _length(wait: tuple[int, int] | None) -> int:
+    return wait[1] - wait[0] if wait else 0
 
 
 def moments_of(ladder: Ladder) -> list[int]:
@@ -108,26 +123,26 @@ def call_moment(ns: int, moments: Sequence[int]) -> int:
     return min(max(ns, moments[0]), moments[-1])
 
 
-def axis(moments: Sequence[int], scale: float, top: float) -> Axis:
-    """The axis of moments in order, on a scale of so many units per ns."""
+def axis(moments: Sequence[int], scale: float, top: float, wait: tuple[int, int] | None = None) -> Axis:
+    """The axis of moments in order, on a scale of so many units per ns; ``wait``: that of a stall, begin and end."""
     scale = scale or 1.0  # all at one moment: any scale will do
-    gaps = [(b - a) * scale for a, b in pairwise(moments)]
-    longest = next((most for most in _GAPS if sum(_drawn(gap, most) for gap in gaps) <= _MOST), _GAPS[-1])
+    gaps = [(before, after, (after - before) * scale) for before, after in pairwise(moments)]
+    waiting = [wait is not None and wait[0] <= before < after <= wait[1] for before, after, _ in gaps]
+    longest = _length(wait) * scale or WHOLE
+    drawn = sum(min(gap, longest) for (*_, gap), waits in zip(gaps, waiting, strict=True) if not waits)
+    limit = max(longest if drawn <= _MOST else 0.0, _BROKEN)
     pieces, begin, y = [], float(moments[0]), top
-    for (before, after), gap in zip(pairwise(moments), gaps, strict=True):
-        if gap > longest:
+    for (before, after, gap), waits in zip(gaps, waiting, strict=True):
+        if gap > (_MOST if waits else limit * (1 + 1e-9)):
             around = (_BROKEN - _MARK) / 2 / scale  # to scale, before the mark and after it
             pieces.append(Piece(begin, before + around, y))
             y += (before + around - begin) * scale + _MARK
             begin = after - around
-    return Axis(scale, [*pieces, Piece(begin, float(moments[-1]), y)])
+    shows_scale = 0.0 if pieces else begin + _round(_TICK / scale)
+    return Axis(scale, [*pieces, Piece(begin, max(float(moments[-1]), shows_scale), y)])
 
 
 def _round(least: float) -> float:
     """Round up to 1, 2 or 5 × 10ⁿ."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
-
-
-def _drawn(gap: float, longest: float) -> float:
-    return gap if gap <= longest else _BROKEN
