@@ -522,6 +522,73 @@ def test_captures_that_tell_little_have_a_report(tmp_path, run):
     assert "? INCONCLUSIVE" in said and "✕ INVALID" in said
 
 
+def test_several_captures_are_listed_first(run, tmp_path):
+    out, broken = tmp_path / "out.html", tmp_path / "broken.pcap"
+    broken.write_bytes(b"no capture")
+    run("analyze", STALLED / "server.pcap", CLEAN / "server.pcap", broken, "--html", out)
+    page = out.read_text()
+    ids = set(re.findall(r'<article id="([^"]+)"', page))
+    links = re.findall(r'<a href="#([^"]+)"', page)
+    assert len(links) == 3 and set(links) == ids and page.index("<nav") < page.index("<article")
+    run("analyze", CLEAN / "server.pcap", "--html", out)
+    assert "<nav" not in out.read_text()
+
+
+def test_captures_side_by_side_are_named_once_in_a_row(run, tmp_path):
+    out = tmp_path / "out.html"
+    run("compare", STALLED / "server.pcap", CLEAN / "server.pcap", "--html", out)
+    head = out.read_text().partition("</header>")[0]
+    rows = re.findall(r'<p class="reason">(.*?)</p>', head, re.DOTALL)
+    assert [row.count("server.pcap") for row in rows] == [1, 1]
+
+
+def spaced(page: str) -> str:
+    """The text of a page, a blank for each tag."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+def test_where_nothing_can_be_told_no_tile_says_that_nothing_stalled(tmp_path):
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(pcap_bytes([]))
+    assert "stalled ? no exchange to judge" in spaced(report_page([shown_at(empty)]))
+    family = REFERENCE.parent / "families" / "wait-stop-and-wait" / "server.pcap.gz"
+    page = spaced(report_page([shown_at(family)]))
+    assert re.search(r"stalled \? of \d+ exchanges; in \d+ a stall would have been seen", page)
+    assert "stalled 0 0% of 100 exchanges " in spaced(report_page([shown_at(CLEAN)]))
+
+
+@pytest.mark.parametrize(
+    ("capture", "name"),
+    [
+        ("lookalikes/nodelay-pause-45", "delayed ACK that nothing waited for"),
+        ("families/wait-stop-and-wait", "delayed ACK, perhaps with data waiting"),
+    ],
+)
+def test_a_late_ack_without_a_stall_is_not_simply_called_delayed(capture, name):
+    page = spaced(report_page([shown_at(REFERENCE.parent / capture / "server.pcap.gz")]))
+    assert f"{name}: " in page and f"{name} " in page.replace(f"{name}: ", "")  # in the picture, and in the table
+
+
+@pytest.mark.parametrize("place", ["server", "client"])
+def test_the_proof_says_no_more_than_how_sure_it_is(place):
+    shown = shown_at(REFERENCE.parent / "lookalikes" / "server-held-rtt-20" / f"{place}.pcap.gz")
+    page = spaced(report_page([shown]))
+    is_sender = place == "server"
+    assert ("How sure: certain" in page) is ("The proof, in a typical stall" in page) is is_sender
+    assert (" it is likely that Nagle's algorithm held" in page) is not is_sender
+    assert re.search(r"after that ACK they left in" if is_sender else r"ms after that ACK they were seen in", page)
+
+
+def test_an_axis_of_shares_ends_at_a_round_figure_and_no_bar_lies_below_it():
+    bins = [(1.0, 1.12, 97), (1.12, 1.26, 3)]
+    drawn = distribution_plot([Distribution("x", Histogram(100, 1.0, bins), Spread(1.0, 1.0, 1.2, 1.2))], "x")
+    (drawing,) = drawings(drawn)
+    assert ">100</text>" in drawing and len(axis_labels(drawing)) >= 3  # time spans more than its one or two bins
+    shapes = re.findall(r'<g class="mark".*?<path d="([^"]*)"', drawing, re.DOTALL)
+    feet = {max(float(y) for y in re.findall(r"[ML] [\d.]+ ([\d.]+)", shape)) for shape in shapes}
+    assert len(feet) == 1 and "stroke-width: 5" not in drawing  # all stand on the axis, and nothing lies across it
+
+
 def test_a_comparison_has_gains_differences_and_both_ladders(run, tmp_path):
     out = tmp_path / "out.html"
     assert run("compare", STALLED, CLEAN, "--html", out)[0] == 0

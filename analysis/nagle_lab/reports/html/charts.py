@@ -9,13 +9,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from nagle_lab.diagnosis.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import CountAndTime, Histogram
-from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.spread import Spread, duration_text
 from nagle_lab.evidence.sequence import Point, TimeSequence
 from nagle_lab.reports.html.plot import Ink, Plot, plot, short
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.words.numbers import IDLE_GAPS, cause_name, number, share, thousands
 
 _SIZE = 8  # of marks
+_TOPS = (1, 2, 5, 10, 20, 40, 60, 80, 100, 101)  # percent: where an axis may end; rounding may exceed 100
+_FOOT = 0.03  # of an axis: the least height of a bar
+_LEAST_SPAN = 12  # of an axis of time: its end by its beginning
 _COLOUR_OF = {"STALL": Ink.STALL, "CLEAN": Ink.CLEAN}
 
 # ----------------------------------------------------------------------------------- time and sequence
@@ -98,18 +101,22 @@ def distribution_plot(several: Sequence[Distribution], label: str) -> Markup:
             _distribution(drawing, ax, durations)
         lowest = drawing.axes[-1]  # they share one axis of time
         low, high = lowest.get_xlim()
-        lowest.set_xlim(low / 1.2, high * 1.2)
+        wider = max(1.2, (_LEAST_SPAN * low / high) ** 0.5)
+        lowest.set_xlim(low / wider, high * wider)
+        _decades(lowest)
         lowest.set_xlabel("ms (logarithmic)")
     return drawing.svg
 
 
 def _distribution(drawing: Plot, ax: Axes, durations: Distribution) -> None:
     of, spread, colour = durations.histogram, durations.spread, Ink.STALL if durations.stalled else Ink.DATA
+    most = max(100 * count / of.count for *_, count in of.bins)
+    top = next(top for top in _TOPS if most <= top)
     for low, high, count in of.bins:
         left = low or high / 2  # a logarithmic axis has no 0: what takes less than a microsecond
         part = count / of.count
-        bar = ax.bar(left, 100 * part, width=high - left, align="edge", facecolor=colour, lw=0)[0]
-        ax.plot([left, high], [0, 0], color=colour, lw=5, solid_capstyle="butt", clip_on=False, zorder=3)
+        seen = max(100 * part, _FOOT * top)  # so that even a single one can be seen
+        bar = ax.bar(left, seen, width=high - left, align="edge", facecolor=colour, lw=0)[0]
         drawing.mark(
             bar,
             [
@@ -122,8 +129,9 @@ def _distribution(drawing: Plot, ax: Axes, durations: Distribution) -> None:
         ax.axvline(max(value, 0.001), color=Ink.INK, lw=1.5, ls=dashes)
     ax.set_title(f"{short(durations.name, 36)}: {number(spread.p50)} / {number(spread.p99)} ms", loc="left")
     ax.set_ylabel("%")
-    ax.set_ylim(bottom=0)
-    ax.yaxis.set_major_locator(MaxNLocator(4))
+    ax.set_ylim(0, top)
+    ax.set_yticks([0, top / 2, top])
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     _decades(ax)
 
 
@@ -140,17 +148,20 @@ def _decades(ax: Axes) -> None:
 # --------------------------------------------------------------------------------- bars, one for each name
 
 
-def cause_plot(causes: Mapping[Cause, CountAndTime]) -> Markup:
-    """Where the time of the idle gaps went, a bar for each cause."""
+def cause_plot(causes: Mapping[Cause, CountAndTime], *, is_open: bool = False) -> Markup:
+    """Where the time of the idle gaps went, a bar for each cause.
+
+    ``is_open``: whether it could not be told if data waited for some late ACKs.
+    """
     ordered = sorted(causes.items(), key=lambda item: item[1].total_ms)
     total = sum(gap.total_ms for _, gap in ordered) or 1.0
     with plot(f"{IDLE_GAPS}, by cause", 80 + 46 * len(ordered)) as drawing:
         ax = drawing.axes[0]
         for at, (cause, gap) in enumerate(ordered):
-            seconds, name = gap.total_ms / 1e3, cause_name(cause)
-            words = f"{thousands(gap.count)} ×, {number(seconds)} s, {gap.total_ms / total:.0%}"
+            name = cause_name(cause, is_open=is_open)
+            words = f"{thousands(gap.count)} ×, {duration_text(gap.total_ms)}, {gap.total_ms / total:.0%}"
             colour = Ink.STALL if cause == Cause.NAGLE_DELAYED_ACK else Ink.OTHER
-            _bar(drawing, at, (0, seconds), colour, [name, words])
+            _bar(drawing, at, (0, gap.total_ms / 1e3), colour, [name, words])
         _rows(ax, len(ordered))
         ax.set_xlim(left=0)
         ax.set_xlabel("seconds in idle gaps")
@@ -189,7 +200,7 @@ def _bar(drawing: Plot, at: int, span: tuple[float, float], colour: str, words: 
     ax, (left, right) = drawing.axes[0], span
     drawing.mark(ax.barh(at, right - left, left=left, height=0.4, facecolor=colour, lw=0)[0], words)
     ax.annotate(
-        f"{short(words[0], 32)}: {words[1]}", (left, at + 0.22), (3, 2), textcoords="offset points", va="bottom"
+        f"{short(words[0], 40)}: {words[1]}", (left, at + 0.22), (3, 2), textcoords="offset points", va="bottom"
     )
 
 

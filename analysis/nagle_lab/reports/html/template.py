@@ -12,9 +12,9 @@ from markupsafe import Markup, escape
 from nagle_lab import __version__
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.errors import printable
-from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
+from nagle_lab.reports.words.next_steps import commands, data_may_have_waited, ends, idle_gaps
 from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
-from nagle_lab.reports.words.phrases import findings, how_sure
+from nagle_lab.reports.words.phrases import findings, how_sure, is_at_sender, is_certain, stalled_exchanges
 from nagle_lab.reports.words.writes_text import (
     about_writes,
     call_of,
@@ -70,10 +70,14 @@ def _environment() -> Environment:
         attribute_lines,
         call_of,
         cause_name,
+        data_may_have_waited,
         findings,
         middle_and_tail,
         number,
         how_sure,
+        is_at_sender,
+        is_certain,
+        stalled_exchanges,
         idle_gaps,
         commands,
         ends,

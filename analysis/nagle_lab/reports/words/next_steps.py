@@ -73,7 +73,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
         return []  # the stalls, of which all else tells
     if is_one_way(result):  # what the missing direction did meanwhile is not known
         return [("next", _both_directions(result))] if slow and result.connections else []
-    is_open = _is_open(result)
+    is_open = data_may_have_waited(result)
     rows = [("" if row else "idle gaps", _gaps(*found, is_open)) for row, found in enumerate(causes)]
     if result.verdict is Verdict.CLEAN and slow:
         rows += [("next", step) for step in _next(result, [cause for cause, *_ in causes])]
@@ -89,7 +89,7 @@ def _besides(result: Result) -> str:
     if (
         cause is None
         or cause is Cause.NAGLE_ROUND_TRIP
-        or (is_late_ack and (result.summary.relays or _is_open(result)))
+        or (is_late_ack and (result.summary.relays or data_may_have_waited(result)))
     ):
         return ""
     if cause is Cause.SERVER_THINK and (upstreams := stalled_upstreams(result)):
@@ -101,7 +101,7 @@ def _besides(result: Result) -> str:
     return f"the remedy below does not help where most of the idle time went: {_STEPS[cause]}"
 
 
-def _is_open(result: Result) -> bool:
+def data_may_have_waited(result: Result) -> bool:
     """Whether data may have waited for late ACKs of which no stall is proved."""
     unresolved = result.quality.unresolved
     is_unsure = result.verdict is Verdict.INCONCLUSIVE and bool(unresolved)

@@ -14,7 +14,6 @@ IDLE_GAPS = f"Idle gaps of {IDLE // MS} ms and more"
 _SHORT_CAUSES = {
     Cause.NAGLE_DELAYED_ACK: "Nagle × delayed ACK",
     Cause.NAGLE_ROUND_TRIP: "Nagle × round trip",
-    Cause.DELAYED_ACK: "delayed ACK",
     Cause.WINDOW: "window closed",
     Cause.ROUND_TRIP: "round trip",
 }
@@ -65,8 +64,10 @@ def request_median(figures: "Figures") -> str:
     return request_time(figures.p50_ms)
 
 
-def cause_name(cause: Cause) -> str:
-    """The cause of an idle gap, in few words."""
+def cause_name(cause: Cause, *, is_open: bool = False) -> str:
+    """The cause of an idle gap, in few words; ``is_open``: it cannot be told if data waited for some late ACKs."""
+    if is_open and cause is Cause.DELAYED_ACK:
+        return "delayed ACK, perhaps with data waiting"
     return _SHORT_CAUSES.get(cause) or CAUSES[cause]
 
 

@@ -3,8 +3,10 @@
 from collections import Counter
 
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
-from nagle_lab.diagnosis.result.result import Result, Summary
+from nagle_lab.diagnosis.result.result import Result, Stall, Summary
 from nagle_lab.diagnosis.result.spread import times_text
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.reports.words.numbers import share
 
 GROUNDS = {
     Ground.SEEN_WAITING: "asked before the ACK came, the kernel said that the data waited in the socket",
@@ -32,6 +34,27 @@ def how_sure(result: Result) -> str:
     if len(grounds) == 1:
         return _said_of(next(iter(grounds)))
     return "; ".join(f"{count} × {_said_of(ground)}" for ground, count in grounds.items())
+
+
+def is_certain(result: Result) -> bool:
+    """Whether the proof of every stall is certain, not only likely."""
+    return all(ground.is_certain for ground in result.summary.grounds)
+
+
+def is_at_sender(result: Result, stall: Stall) -> bool:
+    """Whether the capture shows held data as it leaves, and not as it comes by."""
+    return result.summary.captured_near in (stall.held_by.role, "both")
+
+
+def stalled_exchanges(result: Result) -> tuple[str, str]:
+    """How many exchanges stalled, and of how many; "?" where none is known to, nor that none did."""
+    s = result.summary
+    seen = f"in {s.seen_exchanges:,} a stall would have been seen"
+    of = f"of {s.exchanges:,} exchange{'s' * (s.exchanges != 1)}"
+    if not s.stalled_exchanges and result.verdict is not Verdict.CLEAN:
+        return "?", f"{of}; {seen}" if s.exchanges else "no exchange to judge"
+    more = "" if s.seen_exchanges == s.exchanges else f"; {seen}"
+    return f"{s.stalled_exchanges:,}", f"{share(s.stalled_share)} {of}{more}"
 
 
 def findings(result: Result) -> list[tuple[str, str]]:
