@@ -116,6 +116,18 @@ def test_each_fix_shows_before_and_after_on_one_time_scale():
         assert len({len(line) for line in before}) == 1
 
 
+def test_in_before_and_after_a_line_in_which_nobody_sends_has_its_time():
+    """What stands beside arrows of the other side is no time, and says none."""
+    connection = analyze(TOLD.mysteries[0].capture).connections[0]
+    stall = Stall(0, 2, connection.client, connection.server, 1, 2, 3, 43.0, 1.0, 5, 5)
+    waited = [Step(i, ms * 1_000_000, i % 2 == 0, 5, "PSH,ACK", 0, 0) for i, ms in enumerate((0, 1, 43, 44, 45))]
+    fixed = [Step(i, i * 1000, i % 2 == 0, 5, "PSH,ACK", 0, 0) for i in range(6)]
+    lines = [str(line) for line in _lines(ladder(connection, waited, stall), ladder(connection, fixed), ("a", "b"))]
+    silent = [line for line in lines[2:-1] if "▶" not in line and "◀" not in line]
+    assert [line[:8].strip() for line in silent] == ["10", "20", "30"]
+    assert "per 10 ms without a packet" in lines[-1]
+
+
 def test_a_long_round_of_the_fixed_run_is_shortened():
     """Its drawing must not push the words off the screen: writes of 8k may be acknowledged one by one."""
     connection = analyze(TOLD.mysteries[0].capture).connections[0]

@@ -20,7 +20,7 @@ _MOST_STEPS = 6  # of the time scale, from the first row to the last
 _MOST_ROWS = 6  # of the fixed run in one step: the others are left out
 _MS = 1_000_000  # ns
 _MORE = "⋮"
-_Line = LadderRow | str | None  # an arrow, "more", or nothing
+_Line = LadderRow | str | int | None  # an arrow, "more", the moment (ns) of a step without any, or nothing
 
 
 def before_and_after(before: Run, after: Run, ends: tuple[str, str]) -> Text | None:
@@ -76,7 +76,7 @@ def _lines(left: Ladder, right: Ladder, titles: tuple[str, str]) -> Iterator[Tex
     yield Text("  ").join(Text(_heading(of.ends).ljust(width), "dim") for of in (left, right))
     for one, other in zip(*_columns(left, right, step), strict=True):
         yield Text.assemble(one, "  ", other)
-    yield Text(f"{'':{_TIME}}Same time scale on both sides: a line without any arrow is {step / _MS:g} ms.", "dim")
+    yield Text(f"{'':{_TIME}}Same time scale on both sides: a line per {step / _MS:g} ms without a packet.", "dim")
 
 
 def _step(span: int) -> int:
@@ -90,11 +90,14 @@ def _heading(ends: tuple[str, str]) -> str:
 
 
 def _columns(left: Ladder, right: Ladder, step: int) -> tuple[list[Text], list[Text]]:
-    """The lines of both: those of one step of the time scale begin and end side by side."""
+    """The lines of both: those of one step of the time scale begin and end side by side.
+
+    A step without any has one line, with its moment at the left.
+    """
     sides = _by_step(left, step), _by_step(right, step)
     rows: tuple[list[_Line], list[_Line]] = ([], [])
     for at in range(max(map(max, sides)) + 1):
-        beside = list(zip_longest(*(side.get(at, []) for side in sides))) or [(None, None)]
+        beside = list(zip_longest(*(side.get(at, []) for side in sides))) or [(at * step, None)]
         for column, more in zip(rows, zip(*beside, strict=True), strict=True):
             column.extend(more)
     return _column(left, rows[0]), _column(right, rows[1])
@@ -117,20 +120,22 @@ def _shortened(rows: list[_Line]) -> list[_Line]:
 
 def _column(ladder: Ladder, rows: Sequence[_Line]) -> list[Text]:
     """One side: its arrows, and between trigger and late ACK who waits for what; nothing below the last arrow."""
-    last = max(i for i, row in enumerate(rows) if row)
+    last = max(i for i, row in enumerate(rows) if isinstance(row, LadderRow))
     words: Iterator[str] | None = None  # while somebody waits
     lines = []
     for i, row in enumerate(rows):
+        time = Text(f"{row / _MS:>{_TIME - 1}g} " if isinstance(row, int) else " " * _TIME, "dim")
         if isinstance(row, LadderRow):
             lines.append(_arrow(row))
             if row.part in ("trigger", ladder.wait_ends):
                 words = iter(ladder.waits) if row.part == "trigger" else None
         elif i > last:
-            lines.append(Text(" " * (_TIME + _INSIDE + 2)))
+            lines.append(time + Text(" " * (_INSIDE + 2)))
         elif words:
-            lines.append(Text.assemble(" " * _TIME, "┊", (next(words, "").center(_INSIDE), "bold yellow"), "┊"))
+            lines.append(Text.assemble(time, "┊", (next(words, "").center(_INSIDE), "bold yellow"), "┊"))
         else:
-            lines.append(Text(f"{'':{_TIME}}│{(row or '').center(_INSIDE)}│"))
+            more = row if isinstance(row, str) else ""
+            lines.append(time + Text(f"│{more.center(_INSIDE)}│"))
     return lines
 
 
