@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.cli.lab.demo import _stored
+from nagle_lab.cli.workshop.script import workshop
+from nagle_lab.cli.workshop.slides import slides_page
 from nagle_lab.experiments.comparison import compare
 from nagle_lab.experiments.opened import opened
 from nagle_lab.reports.html.overview import comparison_page
@@ -60,6 +63,23 @@ def test_it_opens_quietly_and_fits(browser, report, size, dark):
     background = browser.js("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(15, 19, 23)" if dark else "rgb(255, 255, 255)")
     assert browser.js("[...document.querySelectorAll('h2')].length") >= 5
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080), (1024, 768)])
+def test_every_slide_has_room_for_what_is_on_it(browser, tmp_path, size):
+    """Nothing is cut off, and no words run into the number of the slide."""
+    path = tmp_path / "slides.html"
+    path.write_text(slides_page(workshop(), _stored), encoding="utf-8")
+    browser.open(path, *size)
+    beyond = browser.js(
+        "slides.flatMap((slide, i) => { turn(i); const edge = slide.getBoundingClientRect(),"
+        "number = slide.querySelector('footer').getBoundingClientRect();"
+        "return [...slide.querySelectorAll('p, li, svg text')].map((e) => [e, e.getBoundingClientRect()])"
+        ".filter(([e, b]) => b.height && (b.bottom > edge.bottom || b.right > edge.right || b.left < edge.left ||"
+        " (b.bottom > number.top && b.right > number.left)))"
+        ".map(([e]) => `${i + 1}: ${e.textContent}`); })"
+    )
+    assert beyond == []
 
 
 def test_words_in_drawings_are_large_enough(browser, report):

@@ -489,6 +489,7 @@ class Slides(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.slides: list[str] = []
+        self.drawings: list[list[str]] = []  # of each slide, by class
         self.kinds: list[str] = []
         self.attributes: set[tuple[str, str]] = set()
         self.tags: list[str] = []
@@ -499,7 +500,10 @@ class Slides(HTMLParser):
         self.attributes |= {(tag, name) for name, _ in attrs}
         if tag == "section":
             self.slides.append("")
-            self.kinds.append(dict(attrs)["class"])
+            self.drawings.append([])
+            self.kinds.append(dict(attrs)["class"].split()[0])
+        if tag == "svg":
+            self.drawings[-1].append(dict(attrs)["class"])
 
     def handle_data(self, data):
         if self.slides:
@@ -520,15 +524,36 @@ def test_slides_ask_first_and_answer_on_the_next_one(run, tmp_path):
         assert lesson not in of.slides[at]
         following = at + 1
         if of.kinds[following] == "ladder":
-            assert "▶" in of.slides[following]
+            assert of.drawings[following]
             assert question.answer not in of.slides[following] and lesson not in of.slides[following]
             following += 1
         assert of.kinds[following] == "answer"
         assert f"{question.right}: {question.answer}" in of.slides[following]
         assert lesson in of.slides[following]
-        assert "▶" in of.slides[following]
+        assert of.drawings[following]
     assert of.kinds.count("ladder") == 2 * len(TOLD.incidents)
     assert "proxy (nginx)" in page
+
+
+def test_slides_set_code_as_code_and_name_the_incidents_by_their_titles(tmp_path, run):
+    file = tmp_path / "slides.html"
+    run("demo", "--slides", str(file))
+    page = file.read_text(encoding="utf-8")
+    of = Slides(page)
+    assert "`" not in "".join(of.slides[:-1])  # the script stands behind the last
+    assert "<code>ab -k</code>" in page
+    for incident in TOLD.incidents:
+        assert incident.scenario.title in of.slides[0] and incident.scenario.name not in of.slides[0]
+
+
+def test_slides_show_the_stall_of_an_incident_to_scale(tmp_path, run):
+    file = tmp_path / "slides.html"
+    run("demo", "--slides", str(file))
+    of = Slides(file.read_text(encoding="utf-8"))
+    to_scale = [i for i, classes in enumerate(of.drawings) if "ladder" in classes]
+    assert [of.kinds[i] for i in to_scale] == ["ladder", "answer"] * len(TOLD.incidents)
+    for i in to_scale:
+        assert re.search(r"\d\d\.\d ms .* holds \d+ B .* delays its ACK", of.slides[i]) and "late ACK" in of.slides[i]
 
 
 def test_slides_name_no_folder_of_the_machine_they_were_made_on(tmp_path, monkeypatch, run):

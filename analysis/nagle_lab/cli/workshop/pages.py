@@ -60,10 +60,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn with characters in columns: a ladder, a table; ``name`` says what it is."""
+    """What is drawn with characters in columns: a ladder, a table; ``name`` says what it is.
+
+    A ladder that is worth drawing to scale comes with what it is drawn from.
+    """
 
     name: str
     content: Text | Table
+    ladder: Ladder | None = None
 
 
 Block = Prose | Banner | Asked | Drawing
@@ -152,7 +156,8 @@ def typical_stall(part: Incident, run: Run) -> list[Block]:
     at = f" (recorded at the {where})" if where != run.best else ""
     shown = ladder_of([run.capture(run.best)], best, best.stalls.typical())
     name = f"A typical stall, frames of {run.best}.pcap{at}:"
-    return [Prose(name, "dim"), Drawing(name, ladder_text(replace(shown, ends=part.programs.ends)))]
+    shown = replace(shown, ends=part.programs.ends)
+    return [Prose(name, "dim"), Drawing(name, ladder_text(shown), shown)]
 
 
 def both(part: Incident, before: Run, after: Run) -> list[Block]:

@@ -15,11 +15,13 @@ from rich.segment import Segment
 from nagle_lab.cli.workshop import pages
 from nagle_lab.cli.workshop.pages import Block, Drawing, Prose
 from nagle_lab.cli.workshop.screens import WIDTH
-from nagle_lab.cli.workshop.script import MYSTERIES, Incident, Question, Workshop
+from nagle_lab.cli.workshop.script import Incident, Question, Workshop
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
+from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import Scenario, Variant
+from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.template import ENVIRONMENT
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
@@ -28,12 +30,24 @@ StoredRun = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, Tria
 
 
 @dataclass(frozen=True)
+class Listed:
+    """What there is, one below the other."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Slide:
     """One slide; ``kind`` is "title", "question", "ladder", "answer" or "run"."""
 
     kind: str
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Block | Listed]
+
+    @property
+    def ladder(self) -> Ladder | None:
+        """The ladder that is drawn to scale at the left, the other blocks beside it."""
+        return drawn_to_scale(self.blocks)
 
 
 @dataclass(frozen=True)
@@ -56,14 +70,21 @@ def slides_page(script: Workshop, stored: StoredRun) -> str:
     slides = list(_slides(script, stored))
     environment = ENVIRONMENT.overlay(loader=PackageLoader("nagle_lab.cli.workshop", "."))
     style, code = ((files(__package__) / f"slides.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    style = _ladder_rules() + style
     return environment.get_template("slides.html.j2").render(
         slides=slides,
         drawn=drawn,
+        ladder_drawing=ladder_drawing,
         style=Markup(style),
         style_hash=_hash(style),
         script=Markup(code),
         script_hash=_hash(code),
     )
+
+
+def drawn_to_scale(blocks: Sequence[Block | Listed]) -> Ladder | None:
+    """The ladder among the blocks that can be drawn to scale; None without one."""
+    return next((block.ladder for block in blocks if isinstance(block, Drawing) and block.ladder), None)
 
 
 def drawn(drawing: Drawing) -> list[TextRun]:
@@ -81,14 +102,21 @@ def drawn(drawing: Drawing) -> list[TextRun]:
     return pieces
 
 
+def _ladder_rules() -> str:
+    """The rules of ladders in the reports' style sheet: a line each."""
+    rules = (files("nagle_lab.reports.html") / "report.css").read_text(encoding="utf-8").splitlines()
+    return "".join(f"{rule}\n" for rule in rules if rule.startswith((".ladder ", ".seg")))
+
+
 def _hash(text: str) -> str:
     return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def _slides(script: Workshop, stored: StoredRun) -> Iterator[Slide]:
-    parts = [incident.scenario.name for incident in script.incidents] + [MYSTERIES] * bool(script.mysteries)
-    about = f"{', '.join(parts)}: {len(script.questions)} questions, about {script.minutes} minutes"
-    yield Slide("title", "Nagle's algorithm and delayed ACKs", [Prose(about)])
+    parts = [incident.scenario.title for incident in script.incidents]
+    parts += [f"{len(script.mysteries)} mystery captures"] if script.mysteries else []
+    about = f"{len(script.questions)} questions, about {script.minutes} minutes"
+    yield Slide("title", "Nagle's algorithm and delayed ACKs", [Prose(about), Listed(parts)])
     for incident in script.incidents:
         yield from _of_incident(incident, stored)
     for number, mystery in enumerate(script.mysteries, 1):
@@ -115,7 +143,7 @@ def _of_incident(incident: Incident, stored: StoredRun) -> Iterator[Slide]:
 
 def _explained(title: str, ladders: Sequence[Block], asked: Question) -> Iterator[Slide]:
     """The ladder alone, for the room to read; the same with the answer; and why the other answers are wrong."""
-    yield Slide("ladder", title, ladders)
+    yield Slide("ladder", title, [*ladders, *([Prose(asked.asks, "bold")] if drawn_to_scale(ladders) else [])])
     yield Slide("answer", title, [*ladders, *_answer(asked)])
     yield Slide("answer", title, pages.wrong(asked))
 

@@ -44,9 +44,7 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
         ],
         parts={row.part: y for row, y in zip(ladder.rows, at[rows], strict=True)},
         wait=[time.y(ns) for ns in wait] if wait else [],
-        later=duration_text(ladder.stall.release_us * _MICROSECOND)
-        if ladder.stall and ladder.stall.ack_frame
-        else "",
+        later=_later(ladder),
         breaks=[
             {"y": each.y, "label": label, "ns": round(each.ns), "time": duration_text(each.ns)}
             for each, label in zip(time.breaks, labels[len(exact) :], strict=True)
@@ -59,6 +57,13 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
         ticks=[(_tick(moment / tick, time.step / tick), y) for moment, y in time.ticks()],
     )
     return Markup(drawn)
+
+
+def _later(ladder: Ladder) -> str:
+    """How long after the late ACK the release comes, in two figures; empty where the capture lacks that ACK."""
+    if not ladder.stall or ladder.stall.ack_frame is None:
+        return ""
+    return duration_text(float(f"{ladder.stall.release_us:.2g}") * _MICROSECOND)
 
 
 def moved_down(exact: Sequence[float], least: float) -> list[float]:
