@@ -27,7 +27,20 @@ function partsOf(run) {
   return parts;
 }
 
+// How far below its moment each arrow is drawn (number → px), so that none lies on the one above it.
+function movedDown(segments, y, least) {
+  const down = new Map();
+  let free = -Infinity;
+  for (const segment of segments) {
+    const place = Math.max(y(segment.at), free);
+    down.set(segment.number, place - y(segment.at));
+    free = place + least;
+  }
+  return down;
+}
+
 // Draw `run` into `svg`: width and height in px, the window from–to and the moment `now` in µs, names of the ends.
+// `timed`: arrows have their times beside them, and are moved down where they would lie on one another.
 export function drawLadder(svg, run, { width, height, from, to, now, names, label, timed = false }) {
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -63,10 +76,16 @@ export function drawLadder(svg, run, { width, height, from, to, now, names, labe
   const drawn = make(svg, "g", { "clip-path": `url(#${svg.id}-clip)` });
   waits(drawn, run, { from, to, now, x, y });
   const shown = run.segments.filter((one) => one.at <= now && one.arrives >= from && one.at <= to);
-  for (const segment of shown) arrow(drawn, segment, parts.get(segment.number), { now, x, y });
+  const line = parseFloat(getComputedStyle(svg).fontSize) * 1.2;
+  const down = timed ? movedDown(shown, y, line) : new Map();
+  const placed = (segment) => y(segment.at) + (down.get(segment.number) ?? 0);
+  for (const segment of shown) {
+    const moved = (time) => y(time) + (down.get(segment.number) ?? 0);
+    arrow(drawn, segment, parts.get(segment.number), { now, x, y: moved });
+  }
   const edge = y(Math.min(now, to));
   if (!timed) make(svg, "line", { class: "now", x1: left - 10, x2: right + 10, y1: edge, y2: edge });
-  labels(svg, shown, parts, { y, right, width, height, timed });
+  labels(svg, shown, parts, { placed, line, right, width, height, timed });
 }
 
 function axis(svg, { from, to, y, left, right, height }) {
@@ -147,14 +166,13 @@ function arrow(svg, segment, part, { now, x, y }) {
 
 // What each segment is, beside the ladder, in order; where they are dense, moved apart and joined to their lines. What
 // finds no room is counted.
-function labels(svg, segments, parts, { y, right, width, height, timed }) {
-  const line = parseFloat(getComputedStyle(svg).fontSize) * 1.2;
+function labels(svg, segments, parts, { placed, line, right, width, height, timed }) {
   const room = Math.floor((height - TOP) / line);
   const shown = segments.length > room ? segments.slice(-room + 1) : segments;
   const places = [];
   let free = TOP - 4;
   for (const segment of shown) {
-    const place = Math.max(y(segment.at), free, TOP - 4);
+    const place = Math.max(placed(segment), free, TOP - 4);
     places.push(place);
     free = place + line;
   }
@@ -169,7 +187,7 @@ function labels(svg, segments, parts, { y, right, width, height, timed }) {
     );
   }
   shown.forEach((segment, i) => {
-    const true_y = Math.max(y(segment.at), TOP - 4);
+    const true_y = Math.max(placed(segment), TOP - 4);
     make(svg, "path", {
       class: "leader",
       d: `M${right + 7} ${true_y}L${right + 22} ${places[i]}L${right + 27} ${places[i]}`,

@@ -6,6 +6,7 @@ import { drawLadder, milliseconds } from "./ladder.js";
 import { element } from "./panels.js";
 
 const STORE = "nagle-lab mysteries";
+const BELOW = 1.25; // of the time shown: room for the last arrows, one below the other
 
 // What would be seen if the answer were true: the reply to an answer that is not.
 const EXPECTED = {
@@ -97,10 +98,10 @@ function draw(svg, one) {
     { segments, holds: [], delays: [], duration: last },
     {
       width: Math.floor(svg.parentElement.clientWidth),
-      height: 420,
+      height: 480,
       from: -last * 0.02,
-      to: last * 1.06,
-      now: last * 1.06,
+      to: last * BELOW,
+      now: last * BELOW,
       timed: true,
       names: { client: "client", server: "server" },
       label: `Ladder of ${frames.length} recorded segments; the table beside it has them as text`,

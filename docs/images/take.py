@@ -136,6 +136,7 @@ def take_report(folder: Path, browser: Page) -> None:
     page.write_text(report_page([shown_at(RUN)]), encoding="utf-8")
     browser.open(page, 1100)
     browser.screenshot(HERE / "report-light.png", 0, browser.js(TOP % 1))
+    browser.open(page, 860)  # its caption stands below it
     ladder = browser.js("(() => { const r = document.querySelector('.ladder').getBoundingClientRect(); "
                         "return [r.top + scrollY - 10, r.height + 20]; })()")  # fmt: skip
     browser.screenshot(HERE / "ladder.png", *ladder)

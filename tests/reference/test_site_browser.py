@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -284,6 +285,17 @@ def test_letters_are_large_enough_and_nothing_is_cut_off(open_at, size):
         "return b.left < s.left - 1 || b.right > s.right + 1; }).map((t) => t.textContent)"
     )
     assert beyond == []
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE, PROJECTOR])
+def test_no_arrow_of_a_mystery_lies_on_another(open_at, size):
+    page = open_at(page="mysteries.html", size=size)
+    drawn = page.js(
+        """[...document.querySelectorAll('.mystery svg')].map((svg) => [svg.getAttribute('height'),
+          ...[...svg.querySelectorAll('.arrow')].map((line) => line.getAttribute('y1'))].map(Number))"""
+    )
+    for height, *arrows in drawn:
+        assert all(below - above > 12 for above, below in pairwise(arrows)) and arrows[-1] < height - 4
 
 
 def test_mysteries_are_asked_answered_and_counted(open_at):
