@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nagle_lab.diagnosis import findings, idle_gaps
+from nagle_lab.diagnosis import findings
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.observed import columns as column_tools
 from nagle_lab.diagnosis.observed.candidates import Candidates
@@ -19,6 +19,7 @@ from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.proof import prove
+from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import DELAYED, IDLE, MS, EndedBy

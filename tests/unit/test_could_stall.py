@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.proof.idle_gaps import Cause
 from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
+from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.verdict import Verdict
 from support.stories import (
     BODY,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.idle_gaps import CAUSES
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES
 from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.diagnosis.result.writes import Place, Write
 from nagle_lab.evidence.file_names import distinct_names

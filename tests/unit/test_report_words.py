@@ -2,7 +2,7 @@
 
 import re
 
-from nagle_lab.diagnosis.idle_gaps import Cause
+from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.reports.words.numbers import cause_name

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
-from nagle_lab.diagnosis import idle_gaps
 from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.left_out import Unwanted, Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.observed.candidates import by_program
@@ -42,6 +41,7 @@ from nagle_lab.diagnosis.proof.behaviours import prove_by_behaviour
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.relays import leave_open_asked, reject_relayed
+from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.sums import Sums, astray_shares
 from nagle_lab.packet.segment import address_text

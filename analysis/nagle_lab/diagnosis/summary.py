@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.ends import Ends
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import (
     SCHEMA,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.diagnosis.idle_gaps import Cause
+from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write

@@ -6,8 +6,8 @@ captures: the shortest is the path's round trip, the others are only reported.
 
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.idle_gaps import Cause
 from nagle_lab.diagnosis.observed.enough import CONCLUSIVE
+from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 from nagle_lab.runs.checks import Check

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from nagle_lab.cli.workshop.before_after import before_and_after
 from nagle_lab.cli.workshop.script import Incident, Mystery, Question, Workshop
-from nagle_lab.diagnosis.idle_gaps import CAUSES
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES
 from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.errors import printable

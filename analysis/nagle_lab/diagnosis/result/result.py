@@ -15,8 +15,8 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from nagle_lab.capture.kernel_answers import SocketAddress
-from nagle_lab.diagnosis.idle_gaps import Cause
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle, Rejected
+from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread, plural, times_text
@@ -279,7 +279,7 @@ class Result(msgspec.Struct, frozen=True):
     verdict: Verdict
     reason: str
     summary: Summary
-    idle_gaps: dict[Cause, CountAndTime]  # by cause: nagle_lab.diagnosis.idle_gaps.Cause
+    idle_gaps: dict[Cause, CountAndTime]  # by cause: nagle_lab.diagnosis.result.idle_gaps.Cause
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from nagle_lab.diagnosis.idle_gaps import Cause
+from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import CountAndTime, Histogram
 from nagle_lab.diagnosis.result.spread import Spread, duration_text
 from nagle_lab.evidence.sequence import Point, TimeSequence

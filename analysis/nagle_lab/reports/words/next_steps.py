@@ -3,8 +3,8 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from nagle_lab.diagnosis.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.busiest import busiest
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, EndProcess, NamedEnd, Result
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.upstream import stalled_upstreams

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nagle_lab.diagnosis.idle_gaps import CAUSES, Cause
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.tcp.events import IDLE, MS
 
 if TYPE_CHECKING:  # a diagnosis needs no runs
