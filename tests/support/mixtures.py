@@ -26,26 +26,31 @@ class Mixture:
     one: Labelled
     other: Labelled
     are_side_by_side: bool  # else the second begins a second after the first has ended
+    have_one_client: bool  # else each has its own
 
     @property
     def name(self) -> str:
         """The names of both."""
-        return f"{self.one.name} {'beside' if self.are_side_by_side else 'before'} {self.other.name}"
+        how = f"{'beside' if self.are_side_by_side else 'before'}{', of its client,' if self.have_one_client else ''}"
+        return f"{self.one.name} {how} {self.other.name}"
 
     def judge(self, result: Result) -> Judgement:
-        """Whether a verdict on it is the true one: a stall, if one of both has any."""
-        stalls = "STALL" in (self.one.verdict, self.other.verdict)
-        if result.verdict == ("STALL" if stalls else "CLEAN"):
-            return Judgement.RIGHT
-        return Judgement.UNSURE if result.verdict == "INCONCLUSIVE" else Judgement.WRONG
+        """Whether a verdict on it is the true one: a stall, if one of both has any, and no more than both have."""
+        both = (self.one, self.other)
+        if result.verdict == "INCONCLUSIVE":
+            return Judgement.UNSURE
+        is_stall = any(capture.verdict == "STALL" for capture in both)
+        most = sum(capture.stalls[1] if capture.stalls else result.summary.stalls for capture in both)
+        is_right = result.verdict == ("STALL" if is_stall else "CLEAN") and result.summary.stalls <= most
+        return Judgement.RIGHT if is_right else Judgement.WRONG
 
     def write(self, path: Path) -> None:
-        """Make one capture of both: the second's server becomes the first's, and so does its client at the client."""
+        """Make one capture of both: the second's server becomes the first's, and so may its client."""
         first, second = read(self.one.path), read(self.other.path)
         server, client = _ends(first[0])
         begins = first[0].ts_ns + BEGINS_LATER if self.are_side_by_side else first[-1].ts_ns + SECOND
         later = begins - second[0].ts_ns
-        its_client = client if self.one.position == "client" else None
+        its_client = client if self.have_one_client else None
         second = [replace(_moved(frame, server, its_client), ts_ns=frame.ts_ns + later) for frame in second]
         path.write_bytes(pcap_bytes(sorted_by_time([*first, *second]), ETHERNET))
 
@@ -61,7 +66,10 @@ def can_be_mixed(captures: Sequence[Labelled]) -> list[Labelled]:
 
 
 def mixtures(captures: Sequence[Labelled], each: int) -> Iterator[Mixture]:
-    """Each capture with ``each`` others, or all, taken at the same position; at the client over as long a path."""
+    """Each capture with ``each`` others, or all, taken at the same position.
+
+    At the client they have one, and so have some elsewhere; what has one client goes over paths of one length.
+    """
     alike: dict[tuple[str, int], list[Labelled]] = {}
     for capture in captures:
         alike.setdefault((capture.position, capture.rtt if capture.position == "client" else 0), []).append(capture)
@@ -69,7 +77,9 @@ def mixtures(captures: Sequence[Labelled], each: int) -> Iterator[Mixture]:
         for number, one in enumerate(group):
             for turn in range(1, min(each, len(group) - 1) + 1):
                 other = group[(number + turn * max(len(group) // (each + 1), 1)) % len(group)]
-                yield Mixture(one, other, turn % 2 == 1)
+                is_odd = turn % 2 == 1
+                have_one_client = one.position == "client" or (one.rtt == other.rtt and not is_odd)
+                yield Mixture(one, other, is_odd, have_one_client)
 
 
 def _is_of_the_server(frame: Frame) -> bool:

@@ -11,10 +11,11 @@ from support.stories import (
     nodelay,
     pauses_a_little_longer_than_the_timer,
     pauses_with_nodelay,
+    reply_in_two,
     server_held,
     talk,
 )
-from support.synthetic import MS, US, Conversation, merge
+from support.synthetic import MS, US, Conversation, Segment, merge
 
 ONE, ANOTHER = ("10.0.0.1", 40_000), ("10.0.9.9", 50_000)
 THE_SAME = (ONE[0], 50_000)
@@ -50,6 +51,36 @@ def test_what_one_connection_does_not_hold_does_not_hide_what_another_one_holds(
     )
     result = diagnose(merge(held.seen_at(seen_at), other.seen_at(seen_at)))
     assert (result.verdict, result.summary.stalls) == ("STALL", 39)
+
+
+def at_the_server(*stories: Story) -> list[Segment]:
+    """Connections of one client, 2 ms away, captured at the server."""
+    talks = (talk(story, 20, client=(ONE[0], 50_000 + n), rtt_ns=2 * MS) for n, story in enumerate(stories))
+    return merge(*(one.seen_at("server") for one in talks))
+
+
+HELD = reply_in_two(LATE, lambda number: (10 + number % 10) * US)
+
+
+def test_a_connection_that_passes_on_is_not_counted_with_those_that_hold(diagnose):
+    """A proxy waits for its origin, whose timer fires in the same tick: half of all leave later than a kernel's."""
+    relayed = reply_in_two(LATE, lambda number: (90 + number * 37 % 90) * US)
+    result = diagnose(at_the_server(HELD, HELD, HELD, relayed, relayed, relayed, relayed))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 3 * 19)
+
+
+def test_what_left_at_once_at_the_sender_a_kernel_let_go_whatever_the_others_do(diagnose):
+    """The others pause for a little longer than the timer, early ACK or late: some end right behind it."""
+
+    def pauses(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE if number % 5 else 10 * US)
+        c.server_sends(BODY, at_ns=header.ts_ns + 2 * MS + LATE + (13 + number * 311 % 4_000) * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(at_the_server(HELD, HELD, HELD, *[pauses] * 5))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 3 * 19)
 
 
 def test_what_is_held_on_one_connection_is_left_open_where_the_others_are_not_certain(diagnose):

@@ -7,12 +7,13 @@ is no stall, its connections are judged by themselves, too. docs/proof.md, rule 
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import groups
+from nagle_lab.diagnosis.observed.columns import groups, percentile
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE
-from nagle_lab.diagnosis.observed.observed import LATE_NEAR, Setting
+from nagle_lab.diagnosis.observed.observed import LATE_NEAR, Observed, Setting, observe
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.proof.proof import prove
+from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
 
 MOSTLY = 0.5  # of the candidates with late ACKs: where so many are stalls, nothing hides them
 MOST_CONNECTIONS = 30  # that are judged by themselves
@@ -37,15 +38,18 @@ def _judged_apart(
     """What is decided of connections that hold and of the others, or else what was decided of them ``together``.
 
     Ten stalls or more on some are stalls where the others do something else, for certain: nothing of these is left
-    open. Where that is not certain, and no stall was found together, they are left open.
+    open. Or where a kernel let them go, for certain: at the sender, sooner than any program is woken. Where neither
+    is certain, and no stall was found together, they are left open.
     """
     alone = _judged_alone(c, late, program, setting)
     on_those = _proved(c.among(c.connection, alone.holding), program, setting)
-    if on_those.stall_count < CONCLUSIVE:
+    if _seem_held(on_those) < CONCLUSIVE:
         return together
     elsewhere = _proved(c.not_among(c.connection, alone.holding), program, setting)
     is_certain = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
     if is_certain and len(late.not_among(late.connection, alone.holding)) >= CONCLUSIVE:
+        return on_those + elsewhere
+    if _are_at_once(late.among(late.connection, alone.holding), observe(program, setting, c)):
         return on_those + elsewhere
     if together.stall_count:
         return together
@@ -55,7 +59,7 @@ def _judged_apart(
 class _Alone(NamedTuple):
     """Connections judged by themselves."""
 
-    holding: list[int]  # those with five stalls or more, by number, ascending
+    holding: list[int]  # those on which five candidates or more seem held, by number, ascending
     are_open: bool  # whether there are stalls on any other, or candidates left open
 
 
@@ -68,11 +72,23 @@ def _judged_alone(c: Candidates, late: Candidates, program: Program, setting: Se
             continue
         number = int(late.connection[group[0]])
         one = _proved(c.only(c.connection == number), program, setting)
-        if one.stall_count >= COMPARABLE:
+        if _seem_held(one) >= COMPARABLE:
             holding.append(number)
         elif one.stall_count or one.unresolved:
             are_open = True
     return _Alone(sorted(holding), are_open)
+
+
+def _seem_held(judged: Judged) -> int:
+    """How many are stalls, or would be if nothing showed that Nagle's algorithm is off elsewhere."""
+    open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.NAGLE_OFF_ELSEWHERE]
+    return judged.stall_count + sum(map(len, open_ones))
+
+
+def _are_at_once(late: Candidates, observed: Observed) -> bool:
+    """Whether nearly all leave their host sooner after the ACK than any program that it wakes."""
+    is_told = observed.is_at_sender and observed.setting.resolution <= FINE
+    return is_told and percentile(late.ack_to_release, 90) <= SOONEST_WOKEN
 
 
 def _proved(c: Candidates, program: Program, setting: Setting) -> Judged:

@@ -83,8 +83,10 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     if len(behind_arrivals) >= max(2, len(near) / 2):
         _set_aside_relayed(pure, near, behind_arrivals, observed, judged)
         return near.picked([])
-    is_split = middle <= limit and observed.setting.resolution <= FINE
-    slow = _slow_connections(near, limit) if is_split else near.picked([])
+    is_usual, is_fine = middle <= limit, observed.setting.resolution <= FINE
+    slow = near.picked([])
+    if is_fine and (is_usual or is_often_at_once(near, observed)):
+        slow = _slow_connections(near, limit, 50 if is_usual else 10)
     if len(slow):
         judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
         others = distinct(slow.connection)
@@ -114,15 +116,18 @@ def _set_aside_relayed(
         judged.relays[int(connection), int(other)] += 1
 
 
-def _slow_connections(near: Candidates, limit: float) -> Candidates:
-    """Those on connections whose median is clearly too late for a kernel, though that of all is not."""
+def _slow_connections(near: Candidates, limit: float, percent: float) -> Candidates:
+    """Those on connections whose median, or other percentile, is clearly too late for a kernel, though not of all.
+
+    A busy machine delays some releases of each connection, a relay all of its own.
+    """
     clearly_late = near.only(near.ack_to_release > CLEARLY * limit)
     suspects = near.among(near.connection, distinct(clearly_late.connection))
     releases = suspects.ack_to_release
     slow = [
         group
         for group in groups(suspects.connection)
-        if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), 50) > CLEARLY * limit
+        if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), percent) > CLEARLY * limit
     ]
     return suspects.picked(in_order(slow))
 
