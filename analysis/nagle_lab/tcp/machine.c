@@ -248,7 +248,7 @@ static int32_t beyond_full(const half *x, const half *y, int64_t ack)
 
 static int ended_without_data(const half *x, const half *y, const segment *s, int64_t ack)
 {
-    if (x->rcv_nxt >= 0 && x->rcv_wnd == 0)
+    if (x->rcv_nxt >= 0 && (x->rcv_wnd == 0 || y->snd_nxt >= x->rcv_nxt + x->rcv_wnd))
         return WINDOW;
     if (!(s->flags & ACK && ack > y->snd_una))
         return OTHER;

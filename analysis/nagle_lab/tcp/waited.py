@@ -130,8 +130,8 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
 
 def ended_without_data(x: Half, s: Segment, ack: int) -> EndedBy:
     """The same of a segment without data."""
-    if x.rcv_nxt >= 0 and x.rcv_wnd == 0:
-        return BY_WINDOW  # a window update, or the answer to a probe
+    if x.rcv_nxt >= 0 and (x.rcv_wnd == 0 or x.peer.snd_nxt >= x.rcv_nxt + x.rcv_wnd):
+        return BY_WINDOW  # a window update, the answer to a probe, or the ACK of data that filled the window
     if not (s.flags & ACK and ack > x.peer.snd_una):
         return BY_OTHER
     return BY_READING if beyond_full(x, ack) else BY_ACKNOWLEDGEMENT

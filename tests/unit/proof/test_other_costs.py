@@ -57,6 +57,23 @@ def test_replies_as_late_as_the_cork_s_timer_each_time_are_probably_corked(diagn
     assert result.idle_gaps[cause].count == 19
 
 
+@pytest.mark.parametrize(("window_bytes", "cause"), [(8 * 128, "window"), (9 * 128, "delayed_ack")])
+def test_an_ack_of_data_that_filled_the_window_is_no_delayed_ack_that_nothing_waited_for(
+    diagnose, window_bytes, cause
+):
+    """The client offers a window (in units of 128 bytes) as large as the first part of the reply, or larger."""
+
+    def in_parts(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST, window=window_bytes // 128)
+        c.server_sends(8 * 128, after_ns=200 * US)
+        c.client_acks(after_ns=41 * MS, window=window_bytes // 128)
+        c.server_sends(BODY, after_ns=3 * MS)
+        c.client_acks(after_ns=10 * US, window=window_bytes // 128)
+
+    gaps = diagnose(talk(in_parts).segments).idle_gaps
+    assert {name: gap.count for name, gap in gaps.items() if gap.count} == {cause: 19}
+
+
 @pytest.mark.parametrize("position", ["client", "server"])
 def test_what_round_trips_cost_is_the_same_wherever_it_was_captured(diagnose, position):
     result = diagnose(talk(prompt, exchanges=40, rtt_ns=20 * MS).seen_at(position))
