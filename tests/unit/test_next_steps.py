@@ -55,6 +55,20 @@ def test_a_clean_capture_says_where_the_time_went_and_what_to_do(run, case, caus
     assert cause in words and step in words
 
 
+@pytest.mark.parametrize(("seen_at", "is_told"), [("server", True), ("client", False), ("middle", False)])
+def test_away_from_the_server_its_time_is_not_told_from_that_of_the_path(tmp_path, seen_at, is_told):
+    def replies_late(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(BODY, after_ns=60 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    path = tmp_path / "c.pcap"
+    path.write_bytes(pcap_bytes(talk(replies_late, rtt_ns=10 * MS).seen_at(seen_at)))
+    words = " ".join(text for _, text in idle_gaps(analyze(path)))
+    assert ("not because of TCP: profile it" in words) == is_told
+    assert ("capture at the server, which tells" in words) != is_told
+
+
 def test_where_nothing_can_be_told_no_late_ack_is_said_to_have_had_nothing_to_wait_for(run):
     _, out, _ = run("analyze", CAPTURES / "families" / "wait-stop-and-wait" / "server.pcap.gz")
     words = " ".join(out.split())

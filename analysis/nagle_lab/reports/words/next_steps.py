@@ -44,6 +44,11 @@ _STEPS = {
     Cause.UNKNOWN: "none of the known causes: capture at the other end, too",
 }
 
+_SERVER_OR_PATH = (
+    "the server replies late, or what it sends is late on the path: capture at the server, which tells. If it is the "
+    "server, profile it, or capture its own connections (database, upstream) with -i any there"
+)
+
 _MANY = 10  # Nagle's algorithm is the first to look at where it held data in one exchange of so many
 _WORTH_NAMING = 0.05  # share of all idle time
 _MOST = 3
@@ -98,7 +103,14 @@ def _besides(result: Result) -> str:
             f"the other servers may have waited for their own connections to {named}, whose stalls are in this "
             "capture: remove those first, then look again"
         )
-    return f"the remedy below does not help where most of the idle time went: {_STEPS[cause]}"
+    return f"the remedy below does not help where most of the idle time went: {_step(cause, result)}"
+
+
+def _step(cause: Cause, result: Result) -> str:
+    """What to do about a cause; away from the server its own time and the path's look the same."""
+    if cause is Cause.SERVER_THINK and result.summary.captured_near in ("client", "neither"):
+        return _SERVER_OR_PATH
+    return _STEPS[cause]
 
 
 def data_may_have_waited(result: Result) -> bool:
@@ -137,7 +149,7 @@ def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
     if _MANY * result.summary.round_trips.count > result.summary.exchanges:
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
     elif first := _first(causes):
-        yield f"{CAUSES[first]}: {_STEPS[first]}"
+        yield f"{CAUSES[first]}: {_step(first, result)}"
     elif result.summary.exchanges:
         none = f"there is no idle gap of {IDLE // MS} ms or more"
         yield f"{none}: if it is slow all the same, the wait is on another connection"
