@@ -15,10 +15,13 @@ from nagle_lab.diagnosis.observed.columns import (
     Columns,
     among,
     chunks,
+    counts,
+    distinct,
     groups,
     is_full,
     listed,
     pick,
+    ranks,
     rows_where,
     select,
     total,
@@ -294,7 +297,10 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
     for rows, involved in _with_connections(tables.candidate, tables.connection):
         side = rows["side"]
         pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
-        late.update(listed(pick(pair, rows_where(rows["trigger_to_ack"] >= LATE))))
+        pair = pick(pair, rows_where(rows["trigger_to_ack"] >= LATE))
+        numbers = distinct(pair)
+        often = counts(ranks(pair, numbers), len(numbers)) if len(pair) else ()
+        late.update(dict(zip(listed(numbers), listed(often), strict=True)))
         looked_at += 1
     return sorted(pair for pair, count in late.most_common(MOST_PEERS) if count >= COMPARABLE * looked_at)
 
