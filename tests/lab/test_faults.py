@@ -88,7 +88,7 @@ def assert_the_next_run_is_right_and_nothing_is_left(runs_dir: Path) -> None:
     code, folder, errors = Recording(runs_dir, **SMALL).end()
     assert (code, errors) == (0, "")
     run = judge_run(Path(folder))
-    assert (run.verdict, run.exit_code()) == ("STALL", Exit.OK), run.reason
+    assert_never_wrong(run.verdict, run.exit_code(), "STALL", run.reason)
     assert left_on_engine(runs_dir) == []
     assert [path.name for path in runs_dir.iterdir() if path.name.startswith(".")] == []
     for failed in runs_dir.glob("*.failed"):
