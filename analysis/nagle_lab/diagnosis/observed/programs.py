@@ -292,6 +292,8 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
 
     Of MOST_PEERS at most, those with the most.
     """
+    if not _have_several_peers(tables.connection):
+        return []
     late: Counter[int] = Counter()
     looked_at = 0
     for rows, involved in _with_connections(tables.candidate, tables.connection):
@@ -303,6 +305,18 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
         late.update(dict(zip(listed(numbers), listed(often), strict=True)))
         looked_at += 1
     return sorted(pair for pair, count in late.most_common(MOST_PEERS) if count >= COMPARABLE * looked_at)
+
+
+def _have_several_peers(connections: Table) -> bool:
+    """Whether any program has: most captures are of one server and one client, and need not be looked through."""
+    first: dict[int, int] = {}
+    for rows, _ in chunks(connections):
+        for side in (0, 1):
+            program = rows["program", side]
+            pairs = pick(program << 32 | rows["program", 1 - side], rows_where(program >= 0))
+            if any(first.setdefault(pair >> 32, pair) != pair for pair in listed(distinct(pairs))):
+                return True
+    return False
 
 
 def _grouped(keys: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
