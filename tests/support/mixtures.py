@@ -35,14 +35,20 @@ class Mixture:
         return f"{self.one.name} {how} {self.other.name}"
 
     def judge(self, result: Result) -> Judgement:
-        """Whether a verdict on it is the true one: a stall, if one of both has any, and no more than both have."""
-        both = (self.one, self.other)
+        """Whether a verdict on it is the true one: a stall, if one of both has any, and as many as both have.
+
+        Fewer, where others are not denied, is honest.
+        """
+        holding = [capture for capture in (self.one, self.other) if capture.verdict == "STALL"]
+        stalls = result.summary.stalls
         if result.verdict == "INCONCLUSIVE":
             return Judgement.UNSURE
-        is_stall = any(capture.verdict == "STALL" for capture in both)
-        most = sum(capture.stalls[1] if capture.stalls else result.summary.stalls for capture in both)
-        is_right = result.verdict == ("STALL" if is_stall else "CLEAN") and result.summary.stalls <= most
-        return Judgement.RIGHT if is_right else Judgement.WRONG
+        if result.verdict != ("STALL" if holding else "CLEAN"):
+            return Judgement.WRONG
+        if stalls > sum(capture.stalls[1] if capture.stalls else stalls for capture in holding):
+            return Judgement.WRONG
+        least = sum(capture.stalls[0] if capture.stalls else 1 for capture in holding)
+        return Judgement.RIGHT if stalls >= least else Judgement.UNSURE
 
     def write(self, path: Path) -> None:
         """Make one capture of both: the second's server becomes the first's, and so may its client."""

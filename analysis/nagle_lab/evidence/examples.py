@@ -137,36 +137,45 @@ def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder
         return None
     exchanges = islice(_exchanges(packets_of(files, connection)), _LOOKED_THROUGH)
     middle = result.summary.exchange_ms
-    typical = min(exchanges, key=lambda steps: abs(_took(steps) - middle.p50) if middle else 0.0, default=None)
+    typical = min(exchanges, key=lambda one: abs(one.took_ms - middle.p50) if middle else 0.0, default=None)
     if typical is None:
         return None
-    steps = typical[:_MOST_ROWS]
+    steps = typical.steps
     note = not_this_stall(result, connection, steps)
     return replace(ladder(connection, steps, file=file_names(files)), note=note)
 
 
-def _exchanges(steps: Iterator[Step]) -> Iterator[Sequence[Step]]:
-    """The packets of each exchange: it begins with the client's first data after an answer.
+@dataclass
+class _Exchange:
+    """One exchange: its first packets, and how long it took."""
+
+    steps: list[Step]
+    took_ms: float = math.inf  # from the request's first data to the answer's last; no answer was captured
+
+    def add(self, step: Step) -> None:
+        """Add its next packet."""
+        if len(self.steps) < _MOST_ROWS:
+            self.steps.append(step)
+        if step.length and not step.from_client:
+            self.took_ms = (step.ts - self.steps[0].ts) / MS
+
+
+def _exchanges(steps: Iterator[Step]) -> Iterator[_Exchange]:
+    """Each exchange of a connection: it begins with the client's first data after an answer.
 
     It ends before the next, or where an end closes the connection after the answer.
     """
-    exchange: list[Step] = []
+    exchange: _Exchange | None = None
     answered = True
     for step in steps:
-        if answered and not step.length and ("FIN" in step.flags or "RST" in step.flags):
+        if exchange and answered and not step.length and ("FIN" in step.flags or "RST" in step.flags):
             break
         if step.length and step.from_client and answered:
             if exchange:
                 yield exchange
-            exchange, answered = [step], False
+            exchange, answered = _Exchange([step]), False
         elif exchange:
-            exchange.append(step)
+            exchange.add(step)
             answered = answered or (step.length > 0 and not step.from_client)
     if exchange:
         yield exchange
-
-
-def _took(exchange: Sequence[Step]) -> float:
-    """From the request's first data to the answer's last, ms; infinite where none was captured."""
-    answers = [step.ts for step in exchange if step.length and not step.from_client]
-    return (answers[-1] - exchange[0].ts) / MS if answers else math.inf

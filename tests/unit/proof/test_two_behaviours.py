@@ -89,6 +89,24 @@ def test_what_is_held_on_one_connection_is_left_open_where_the_others_are_not_ce
     seen = [talk(story, 40, client=client, rtt_ns=20 * MS).seen_at("client") for story, client in talks]
     result = diagnose(merge(*seen))
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+    assert result.quality.unresolved["connections_differ"] == 39
+
+
+def test_of_many_connections_with_pauses_a_few_end_right_behind_the_ack_by_chance(diagnose):
+    """Thirty connections of one client, each with a pause of its own, 41 to 99 ms, seen at the client, 20 ms away."""
+
+    def pausing(pause_ms: int) -> Story:
+        def exchange(c: Conversation, number: int) -> None:
+            c.client_sends(REQUEST)
+            header = c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=LATE + number % 3 * MS)
+            c.server_sends(BODY, at_ns=header.ts_ns + max(pause_ms, 61) * MS)
+            c.client_acks(after_ns=10 * US)
+
+        return exchange
+
+    talks = (talk(pausing(41 + 2 * n), 8, client=(ONE[0], 50_000 + n), rtt_ns=20 * MS) for n in range(30))
+    assert diagnose(merge(*(one.seen_at("client") for one in talks))).verdict != "STALL"
 
 
 def test_what_a_server_does_for_clients_that_ask_seldom_is_judged_together(diagnose):

@@ -206,7 +206,9 @@ def _is_read(file: Path, path: Path) -> bool:
     with suppress(OSError):  # what may not be looked at is refused by whoever opens it
         if path.is_dir():
             return file.is_file() and file.suffix not in _REPORTS and file.resolve().is_relative_to(path.resolve())
-        return file.resolve() == path.resolve() or (file.is_file() and path.exists() and file.samefile(path))
+        if file.exists() and not file.is_file():
+            return False  # a terminal or a pipe
+        return file.resolve() == path.resolve() or (file.exists() and path.exists() and file.samefile(path))
     return False
 
 

@@ -288,9 +288,9 @@ class Programs(dict[int, Program]):
 
 
 def _peers_by_themselves(tables: Tables) -> list[int]:
-    """The keys, ascending, of programs and peers that have five candidates with late ACKs in each chunk of rows.
+    """The keys, ascending, of programs and peers with five candidates whose ACKs may be late for each chunk of rows.
 
-    Of MOST_PEERS at most, those with the most.
+    Of MOST_PEERS at most, those with the most. Chunks are judged one by one.
     """
     if not _have_several_peers(tables.connection):
         return []
@@ -299,7 +299,8 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
     for rows, involved in _with_connections(tables.candidate, tables.connection):
         side = rows["side"]
         pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
-        pair = pick(pair, rows_where(rows["trigger_to_ack"] >= LATE))
+        is_late = rows["trigger_to_ack"] - involved.fastest_ack(1 - side) >= LATE
+        pair = pick(pair, rows_where(is_late & (involved.rows("left_out") == 0)))
         numbers = distinct(pair)
         often = counts(ranks(pair, numbers), len(numbers)) if len(pair) else ()
         late.update(dict(zip(listed(numbers), listed(often), strict=True)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import groups, percentile
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR, Observed, Setting, observe
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
@@ -26,7 +26,7 @@ def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Jud
     apart already.
     """
     together = _proved(c, program, setting)
-    late = c.only((c.trigger_to_ack >= LATE_NEAR) & (c.ack_frame > 0) & (c.pure > 0))
+    late = c.only((c.late_by(0) >= LATE_NEAR) & (c.ack_frame > 0) & (c.pure > 0))
     if together.stall_count >= MOSTLY * len(late) or setting.kernel_answers.until:
         return together
     return _judged_apart(c, late, program, setting, together)
@@ -38,22 +38,24 @@ def _judged_apart(
     """What is decided of connections that hold and of the others, or else what was decided of them ``together``.
 
     Ten stalls or more on some are stalls where the others do something else, for certain: nothing of these is left
-    open. Or where a kernel let them go, for certain: at the sender, sooner than any program is woken. Where neither
-    is certain, and no stall was found together, they are left open.
+    open, and they are three of four at most. Of more, the pauses of a few end right behind the ACK by chance.
+    Or where a kernel let them go, for certain: at the sender, sooner than any program is woken. Where neither
+    is certain, and no stall was found together, all that are found so are left open. None found together is lost.
     """
     alone = _judged_alone(c, late, program, setting)
     on_those = _proved(c.among(c.connection, alone.holding), program, setting)
-    if _seem_held(on_those) < CONCLUSIVE:
+    if _seem_held(on_those) < CONCLUSIVE or on_those.stall_count < together.stall_count:
         return together
     elsewhere = _proved(c.not_among(c.connection, alone.holding), program, setting)
-    is_certain = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
-    if is_certain and len(late.not_among(late.connection, alone.holding)) >= CONCLUSIVE:
-        return on_those + elsewhere
-    if _are_at_once(late.among(late.connection, alone.holding), observe(program, setting, c)):
+    are_others_decided = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
+    are_enough = len(late.not_among(late.connection, alone.holding)) >= CONCLUSIVE
+    if are_others_decided and are_enough and len(alone.holding) >= A_FEW * alone.tried:
         return on_those + elsewhere
     if together.stall_count:
         return together
-    return on_those.all_open(Obstacle.CONNECTIONS_DIFFER) + elsewhere
+    if not _are_at_once(late.among(late.connection, alone.holding), observe(program, setting, c)):
+        on_those = on_those.all_open(Obstacle.CONNECTIONS_DIFFER)
+    return on_those + elsewhere.all_open(Obstacle.CONNECTIONS_DIFFER)
 
 
 class _Alone(NamedTuple):
@@ -61,22 +63,23 @@ class _Alone(NamedTuple):
 
     holding: list[int]  # those on which five candidates or more seem held, by number, ascending
     are_open: bool  # whether there are stalls on any other, or candidates left open
+    tried: int  # how many were judged by themselves
 
 
 def _judged_alone(c: Candidates, late: Candidates, program: Program, setting: Setting) -> _Alone:
     """What each connection with five late candidates is by itself; of many connections, those with the most."""
     holding: list[int] = []
-    are_open = False
+    are_open, tried = False, 0
     for group in sorted(groups(late.connection), key=len, reverse=True)[:MOST_CONNECTIONS]:
         if not COMPARABLE <= len(group) < len(late):
             continue
-        number = int(late.connection[group[0]])
+        number, tried = int(late.connection[group[0]]), tried + 1
         one = _proved(c.only(c.connection == number), program, setting)
         if _seem_held(one) >= COMPARABLE:
             holding.append(number)
         elif one.stall_count or one.unresolved:
             are_open = True
-    return _Alone(sorted(holding), are_open)
+    return _Alone(sorted(holding), are_open, tried)
 
 
 def _seem_held(judged: Judged) -> int:

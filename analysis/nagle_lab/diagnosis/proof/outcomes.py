@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Column
@@ -140,15 +140,21 @@ class Judged:
         self.accepted = [other for other in self.accepted if other is not one]
         self.unresolved.append((obstacle, one.rows))
 
+    def __iadd__(self, other: "Judged") -> Self:
+        """Add what was decided of other candidates."""
+        self.accepted += other.accepted
+        self.round_trips += other.round_trips
+        self.rejected += other.rejected
+        self.unresolved += other.unresolved
+        self.relays += other.relays
+        return self
+
     def __add__(self, other: "Judged") -> "Judged":
-        """What was decided of these, and of the other's candidates."""
-        return Judged(
-            self.accepted + other.accepted,
-            self.round_trips + other.round_trips,
-            self.rejected + other.rejected,
-            self.unresolved + other.unresolved,
-            self.relays + other.relays,
-        )
+        """What was decided of these candidates and of the other's."""
+        both = Judged()
+        both += self
+        both += other
+        return both
 
     def all_open(self, obstacle: Obstacle) -> "Judged":
         """The same without stalls: these are unresolved, for the reason ``obstacle``."""

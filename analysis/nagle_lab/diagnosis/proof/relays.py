@@ -56,11 +56,12 @@ def leave_open_asked(candidates: Columns, involved: Involved, judged: Judged) ->
     anything else passed there: a control connection, say. Connections that stall themselves are in step by chance.
     """
     segments = involved.table.layout.columns["data_segments", 0]
+    stalling = {number for one in judged.accepted for number in _connections(one.rows[:MOST_LOOKED_AT], candidates)}
     for one in tuple(judged.accepted):
         rows = one.rows[:MOST_LOOKED_AT]
         own = _connections(rows, candidates)
         arrivals = [int(number) for number in pick(candidates["arrival"], rows)]
-        behind = [number for number in arrivals if number >= 0 and number not in own]
+        behind = [number for number in arrivals if number >= 0 and number not in stalling]
         passed = sum(max(involved.table.row(number)[segments : segments + 2]) for number in set(behind))
         is_asked = len(behind) > NEARLY_ALL * len(rows) and passed <= ONE_EACH * len(one.rows)
         if one.ground is Ground.REPETITION_ON_PATH and is_asked:

@@ -158,7 +158,7 @@ _WHY = {  # what was seen; why it cannot be told; what to capture
     Obstacle.OWN_PACE: "data came a round trip after a late ACK: held by Nagle's algorithm, or its program waited by "
     "itself, which looks the same from here; " + _AT_THE_SENDER,
     Obstacle.CONNECTIONS_DIFFER: "data followed a late ACK as if it had been held, but only on some connections, and "
-    "what the same program does on the others is not certain; " + _AT_THE_SENDER,
+    "what the same program does on the others is not certain; " + _AT_THE_SENDER + ", with `nagle-lab watch`",
     Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but how far away its sender is, is not known; capture "
     "from the beginning of the connections, or at the sender",
     Obstacle.PATH_VARIES: "data followed a late ACK, but the path alone delays as much; capture at both ends "

@@ -35,7 +35,7 @@ def show_comparison(comparison: Comparison, screen: Console) -> None:
         rows = [row.cells() for row in figure_rows(comparison, columns)]
         heads = _heads([names[i] for i in columns], rows, screen.width, columns)
         for i, head in zip(columns, heads, strict=True):
-            screen.print(_heading(subjects[i], head if head in LETTERS else ""))
+            screen.print(_heading(subjects[i], head if head in tuple(LETTERS) else ""))
         words = [""] if len(columns) == 2 else []
         figures = ruled_table("", *heads, *words, words=1)
         for column in figures.columns[: 1 + len(columns)]:

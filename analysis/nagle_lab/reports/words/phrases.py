@@ -128,7 +128,7 @@ OBSTACLES = {
     Obstacle.LIKE_A_PROGRAM: "a program's own pause, or a hold on a busy machine",
     Obstacle.OWN_PACE: "a program that waits for something else, or a hold",
     Obstacle.NAGLE_OFF_ELSEWHERE: "the same ends wait for no ACK on other connections, or at other times",
-    Obstacle.CONNECTIONS_DIFFER: "it seems held on some connections, and on others it does not",
+    Obstacle.CONNECTIONS_DIFFER: "it seems held on some connections; what happens on the others is not certain",
     Obstacle.ROUND_TRIP_UNKNOWN: "the round trip to the sender is not known",
     Obstacle.PATH_VARIES: "the path's delay varies as much",
     Obstacle.COARSE_CLOCK: "the capture's clock is too coarse",
