@@ -122,7 +122,7 @@ def _what_hinders(evidence: Evidence) -> str:
     exchanges, unresolved = evidence.exchanges, evidence.unresolved
     if evidence.left_out:
         connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
-        return f"the filter left out {connections}: name the port of a server in it with --port, or leave --port out"
+        return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
     judged = max(exchanges, evidence.late_without_stall)  # a stall would have been seen in so many
     as_many = evidence.chances // CHANCES_EACH if evidence.is_stream else 0  # exchanges that say as much
     left_open = sum(unresolved.values())
