@@ -118,7 +118,7 @@ lint: ## ruff, mypy (strict), shellcheck; proselint on the pages
 site: ## build the simulator, the analyzer for a browser and the docs into public/, for any static host: INTO=FOLDER
 	@setup/python.sh
 	@PYTHONPATH=maintenance/recorder:maintenance/stacks $(bin)/python site/build.py "$${INTO:-public}"
-	@echo "open $${INTO:-public}/index.html"
+	@echo "python3 -m http.server -d $${INTO:-public}    # then open http://localhost:8000"
 
 .PHONY: docs
 docs: ## write the output shown in the pages again, from the commands that made it

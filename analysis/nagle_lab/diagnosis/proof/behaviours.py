@@ -37,10 +37,11 @@ def _judged_apart(
 ) -> Judged:  # fmt: skip
     """What is decided of connections that hold and of the others, or else what was decided of them ``together``.
 
-    Ten stalls or more on some are stalls where the others do something else, for certain: nothing of these is left
-    open, and they are three of four at most. Of more, the pauses of a few end right behind the ACK by chance.
-    Or where a kernel let them go, for certain: at the sender, sooner than any program is woken. Where neither
-    is certain, and no stall was found together, all that are found so are left open. None found together is lost.
+    Ten stalls or more on some connections are stalls where the others certainly do something else: none of the
+    others has a stall or a candidate left open, and the others are no more than three of four, because of many
+    connections the pauses of a few end right behind the ACK by chance. They are stalls, too, where a kernel certainly
+    let the data go: at the sender, sooner than any program is woken. Otherwise what was found together stands;
+    where no stall was, all that are found here are left open. No stall that was found together is lost.
     """
     alone = _judged_alone(c, late, program, setting)
     on_those = _proved(c.among(c.connection, alone.holding), program, setting)

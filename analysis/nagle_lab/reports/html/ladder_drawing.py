@@ -46,13 +46,13 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
         wait=[time.y(ns) for ns in wait] if wait else [],
         later=_later(ladder),
         breaks=[
-            {"y": each.y, "label": label, "ns": round(each.ns), "time": duration_text(each.ns)}
+            {"y": each.y, "label": label, "ns": round(each.ns), "time": span_text(each.ns)}
             for each, label in zip(time.breaks, labels[len(exact) :], strict=True)
         ],
         bottom=time.bottom,
         lowest=max(*at, time.bottom),
         height=math.ceil(bottom + bar + 8) if bar else bottom,
-        bar={"y": bottom, "height": bar, "time": duration_text(time.bar)},
+        bar={"y": bottom, "height": bar, "time": span_text(time.bar)},
         unit=tick_unit,
         ticks=[(_tick(moment / tick, time.step / tick), y) for moment, y in time.ticks()],
     )
@@ -63,7 +63,7 @@ def _later(ladder: Ladder) -> str:
     """How long after the late ACK the release comes, in two figures; empty where the capture lacks that ACK."""
     if not ladder.stall or ladder.stall.ack_frame is None:
         return ""
-    return duration_text(float(f"{ladder.stall.release_us:.2g}") * _MICROSECOND)
+    return span_text(float(f"{ladder.stall.release_us:.2g}") * _MICROSECOND)
 
 
 def moved_down(exact: Sequence[float], least: float) -> list[float]:
@@ -95,7 +95,7 @@ def apart(exact: Sequence[float], least: float) -> list[float]:
     return [y + i * least for i, y in enumerate(placed)]
 
 
-def duration_text(ns: float) -> str:
+def span_text(ns: float) -> str:
     """A duration with its unit, in at most three figures: 43.2 ms, 635 µs, 10 µs."""
     unit, one = _unit(ns)
     return f"{ns / one:.3g} {unit}" if ns < 999.5 * one else f"{ns / one:,.0f} {unit}"

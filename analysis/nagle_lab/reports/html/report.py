@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from nagle_lab.reports.html.ladder_drawing import duration_text, ladder_drawing
+from nagle_lab.reports.html.ladder_drawing import span_text, ladder_drawing
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import ENVIRONMENT, render
 from nagle_lab.reports.words.numbers import IDLE_GAPS, NONE
@@ -69,7 +69,7 @@ def _plots() -> Mapping[str, Any]:
 
 ENVIRONMENT.globals |= {
     "idle_gaps_of_all": f"{IDLE_GAPS} on all connections, by their cause; each has one.",
-    "duration": duration_text,
+    "duration": span_text,
     "environment_tables": _environment_tables,
     "ladder_drawing": ladder_drawing,
     "versions": _versions,
