@@ -49,8 +49,7 @@ def _judged_apart(
         return together
     elsewhere = _proved(c.not_among(c.connection, alone.holding), program, setting)
     are_others_decided = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
-    are_enough = len(late.not_among(late.connection, alone.holding)) >= CONCLUSIVE
-    if are_others_decided and are_enough and len(alone.holding) >= A_FEW * alone.tried:
+    if are_others_decided and len(alone.holding) >= A_FEW * alone.tried:
         return on_those + elsewhere
     if together.stall_count:
         return together
