@@ -74,6 +74,8 @@ typedef struct { /* Half */
     int64_t payload;
     int64_t wire;
     sent data;
+    sent small;
+    acknowledgement small_ack;
     acknowledgement pure_ack;
     acknowledgement data_ack;
     int64_t last_ts;
@@ -177,6 +179,11 @@ static inline int64_t round_trip_to(const flow *f, const half *x)
 }
 
 static inline int32_t full_size_of(const half *x) { return x->learned_full_segment ? x->learned_full_segment : x->full_segment; }
+
+static inline int32_t full_size_or_least(const flow *f, const half *x)
+{
+    return full_size_of(x) ? full_size_of(x) : f->least_full_segment;
+}
 
 static inline int is_closed(const flow *f) { return f->halves[0].closed && f->halves[1].closed; }
 

@@ -91,8 +91,8 @@ class Half:
         "fin_acks", "first_not_held", "full_segment", "full_waits", "hole", "is_small_below", "kernel", "last_ts",
         "last_unpushed", "latest_sent", "learned_full_segment", "lost", "mss", "not_held", "not_held_end",
         "offloaded", "packets", "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent",
-        "scale", "seq", "shift", "side", "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_ttl",
-        "syn_window", "timestamp_step", "timestamps", "tsval", "wire",
+        "scale", "seq", "shift", "side", "small", "small_ack", "snd_nxt", "snd_una", "stale_echoes", "swapped",
+        "syn", "syn_ttl", "syn_window", "timestamp_step", "timestamps", "tsval", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -110,6 +110,8 @@ class Half:
         # What it sent last
         self.last_ts = first_ts  # time of its latest segment; of the connection's first one before that
         self.data = NO_SEGMENT
+        self.small = NO_SEGMENT  # its latest data that is no full segment: it ends at Linux's snd_sml
+        self.small_ack = NO_ACK  # the pure ACK of its peer that acknowledged that
         self.latest_sent = NO_SEGMENT  # data, SYN or FIN
         self.pure_ack = NO_ACK
         self.data_ack = NO_ACK  # its latest data that acknowledged something new

@@ -14,7 +14,7 @@ typedef struct {
     int64_t ack_frame;       /* 0: the capture lacks the ACK, or has it later; the release's timestamp tells of it */
     int64_t release_frame;
     int64_t at;              /* time of the release */
-    int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK */
+    int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK; from full ones behind it that it acknowledges */
     int64_t ack_to_release;
     int64_t gap;             /* from the connection's packet before the ACK to it */
     int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; else NO_TIMESTAMPS or OPTIONS_CUT (events.py) */
@@ -34,7 +34,7 @@ typedef struct {
     uint8_t gap_small;
     uint8_t gap_reply;
     uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */
-    int32_t unused;
+    int32_t since_full;      /* to the release from the full segment before it, behind the trigger; -1 none is there */
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */

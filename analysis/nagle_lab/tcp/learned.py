@@ -5,7 +5,7 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; connection
 
 from math import gcd
 
-from nagle_lab.packet.segment import ACK, PSH, RST, SYN, Segment
+from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.connection import (
     FIRST_NUMBER,
     LARGEST_SCALE,
@@ -179,6 +179,11 @@ def note_hole(x: Half, start: int) -> None:
 def full_size_of(x: Half) -> int:
     """The payload of a full segment of ``x``, bytes, learned from its data or by the MSS; 0 not known."""
     return x.learned_full_segment or x.full_segment
+
+
+def is_small(x: Half, s: Segment) -> bool:
+    """Whether data ``s`` of ``x`` is no full segment, nor several (segmentation offload): see tcp_minshall_update."""
+    return not s.flags & (SYN | FIN | RST) and s.length % (full_size_of(x) or x.connection.least_full_segment) != 0
 
 
 def is_after(one: int, other: int) -> bool:

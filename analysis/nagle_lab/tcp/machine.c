@@ -8,7 +8,7 @@ enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; else OPTIONS_CUT, which is `wscale` then */
-static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000;
+static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000, INITIAL_WINDOW = 10;
 static const int64_t DELAYED = 20000000, IDLE = 20000000, PROBE = 200000000;
 
 /* ------------------------------------------------------------------------------------------------- exchanges */
@@ -166,6 +166,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->last_ts = s->ts;
         x->tsval = x->ahead = -1;
         x->data.number = x->control.number = x->pure_ack.number = x->data_ack.number = -1;
+        x->small.number = x->small_ack.number = -1;
         x->data.epoch = x->control.epoch = x->data.exchange = x->control.exchange = -1;
         x->data.edge = x->control.edge = x->data.tsval = x->control.tsval = -1;
         x->scale = -1;
@@ -279,16 +280,30 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
     return is_whole && s->length < limit && 0 < tail && tail < limit;
 }
 
-static int is_sooner_than_reactions(const half *x, const segment *s, const acknowledgement *ack)
+static int is_sooner_than_reactions(const half *x, int64_t ts, const acknowledgement *ack)
 {
-    return x->fastest_ack != NEVER && s->ts - ack->ts < x->fastest_ack - x->fastest_ack / 8;
+    return x->fastest_ack != NEVER && ts - ack->ts < x->fastest_ack - x->fastest_ack / 8;
 }
 
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
-    return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack == x->snd_nxt && ack->had_room &&
-           (trigger->edge < 0 || most(trigger->edge, ack->edge_before) >= trigger->end + s->length) &&
+    return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->had_room &&
+           (trigger->edge < 0 || most(trigger->edge, ack->edge_before) >= x->snd_nxt + s->length) &&
            (y->shift != LARGEST_SCALE || ack->window != trigger->length);
+}
+
+static int is_behind_small(const flow *f, const half *x, const half *y, const segment *s)
+{
+    const sent *small = &x->small, *before = &x->data;
+    const acknowledgement *ack = &x->small_ack, *latest = &y->pure_ack;
+    if (small->number == before->number || !small->is_new || small->epoch != s->epoch || ack->number <= small->number)
+        return 0;
+    if (x->snd_nxt - small->end > (INITIAL_WINDOW - 2) * full_size_or_least(f, x) || y->data.number > ack->number)
+        return 0;
+    if (before->number > ack->number && !is_sooner_than_reactions(x, before->ts, ack))
+        return 0;
+    int is_all_acked = latest->ack == x->snd_nxt && latest->number > before->number;
+    return !is_all_acked || latest->ts - ack->ts < SHORT || is_sooner_than_reactions(x, s->ts, latest);
 }
 
 static int is_full_segment_waiting(const half *x, const half *y, const segment *s, const sent *before, const acknowledgement *ack)
@@ -331,7 +346,7 @@ static int add_candidate_without_ack(machine *m, flow *f, int side, const segmen
     f->needs_programs = 1;
     candidate row = {
         .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame, .at = s->ts,
-        .trigger_to_ack = s->ts - before->ts, .ahead = NO_TIMESTAMPS, .arrival = -1, .exchange = number,
+        .trigger_to_ack = s->ts - before->ts, .ahead = NO_TIMESTAMPS, .arrival = -1, .since_full = -1, .exchange = number,
         .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
         .echo = AFTER, .announced = is_announced(&f->halves[side], before, s),
     };
@@ -353,21 +368,26 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
     return table_add(&m->tables[NO_WAIT], &row, sizeof row);
 }
 
-static int add_candidate(machine *m, flow *f, int side, const segment *s, const acknowledgement *ack, int is_pure,
-                         int32_t number)
+static int add_candidate(machine *m, flow *f, int side, const segment *s, const sent *trigger, const acknowledgement *ack,
+                         int is_pure, int32_t number)
 {
     const half *x = &f->halves[side];
-    const sent *trigger = &x->data;
     if (!is_released_by(x, &f->halves[1 - side], trigger, ack, s))
         return 0;
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
     int64_t since_host_busy = most(s->ts - busy_since(m, ack->ts, s->src), 0);
+    int64_t since_full = -1, sent_at = trigger->ts;
+    if (x->data.number != trigger->number) {
+        since_full = least(most(s->ts - x->data.ts, 0), INT32_MAX);
+        if (ack->ack > trigger->end)
+            sent_at = least(x->data.ts, ack->ts);
+    }
     f->needs_programs = 1;
     candidate row = {
         .connection = f->number, .trigger_frame = trigger->frame, .ack_frame = ack->frame, .release_frame = s->frame,
-        .at = s->ts, .trigger_to_ack = ack->ts - trigger->ts, .ack_to_release = s->ts - ack->ts, .gap = ack->gap,
+        .at = s->ts, .trigger_to_ack = ack->ts - sent_at, .ack_to_release = s->ts - ack->ts, .gap = ack->gap,
         .ahead = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, NO_TIMESTAMPS),
         .under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0)),
         .since_host_busy = (int32_t)least(since_host_busy, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
@@ -375,7 +395,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
         .released_bytes = s->length, .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
         .announced = is_announced(x, trigger, s), .gap_ended_by = ack->gap_ended_by, .gap_small = ack->gap_small,
         .gap_reply = ack->gap_reply,
-        .trigger_not_held = trigger->end == x->not_held_end,
+        .trigger_not_held = trigger->end == x->not_held_end, .since_full = (int32_t)since_full,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
@@ -426,16 +446,18 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         x->full_waits += is_acked && is_full_segment_waiting(x, y, s, before, &y->pure_ack); /* no answer to data */
         return 0;
     }
+    if (is_behind_small(f, x, y, s) && is_released_by(x, y, &x->small, &x->small_ack, s))
+        return add_candidate(m, f, side, s, &x->small, &x->small_ack, 1, number);
     if (x->snd_una < before->end && echoes_uncaptured(y, s))
         return add_candidate_without_ack(m, f, side, s, before, number);
     if (x->snd_una < before->end)
         return add_no_wait(m, f, side, s, before, is_owed);
-    if (is_acked && is_owed && is_sooner_than_reactions(x, s, &y->pure_ack))
+    if (is_acked && is_owed && is_sooner_than_reactions(x, s->ts, &y->pure_ack))
         return 0;
     if (is_acked)
-        return add_candidate(m, f, side, s, &y->pure_ack, 1, number);
+        return add_candidate(m, f, side, s, before, &y->pure_ack, 1, number);
     if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + round_trip_to(f, x))
-        return add_candidate(m, f, side, s, &y->data_ack, 0, number);
+        return add_candidate(m, f, side, s, before, &y->data_ack, 0, number);
     if (y->data.number > most(before->number, y->data_ack.number))
         keep_sample(x, NO_NEW_ACK, s->ts - y->data.ts);
     return 0;
@@ -484,6 +506,8 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         *this = (acknowledgement){f->packets, s->ts, s->frame, ack, y->snd_una, edge_before, idle,
                            s->timestamps ? (int64_t)s->tsval : -1, x->tsval, x->last_ts, beyond_full(x, y, ack),
                            s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
+        if (is_pure && y->snd_una < y->small.end && y->small.end <= ack)
+            y->small_ack = *this;
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
         f->handshake = s->ts - f->syn_ts;
@@ -506,6 +530,8 @@ static void send_segment(flow *f, int side, const segment *s, int64_t start, int
                   start >= x->snd_nxt};
     if (!s->length)
         return;
+    if (!(s->flags & CONTROL) && s->length % full_size_or_least(f, x))
+        x->small = x->data, x->small_ack.number = -1;
     x->payload += s->length;
     f->latest_data = (int8_t)side;
     if (f->opener < 0)

@@ -16,7 +16,17 @@ from math import gcd
 from typing import Any
 
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
-from nagle_lab.tcp.connection import FIRST_NUMBER, LONGEST, NEVER, TIME_WAIT, Acknowledgement, Connection, Half, Sent
+from nagle_lab.tcp.connection import (
+    FIRST_NUMBER,
+    LONGEST,
+    NEVER,
+    NO_ACK,
+    TIME_WAIT,
+    Acknowledgement,
+    Connection,
+    Half,
+    Sent,
+)
 from nagle_lab.tcp.durations import DURATIONS, Durations
 from nagle_lab.tcp.events import DELAYED, IDLE, MOST_SAMPLES, MS, NO_TIMESTAMPS, PROBE, Echo, EndedBy, Reaction
 from nagle_lab.tcp.layout import LAYOUTS
@@ -26,6 +36,7 @@ from nagle_lab.tcp.learned import (
     full_size_of,
     is_copy,
     is_half_of_window,
+    is_small,
     keep_sample,
     learn_full_size_by_data,
     learn_syn,
@@ -44,10 +55,12 @@ from nagle_lab.tcp.waited import (
     echoes_uncaptured,
     ended_by,
     is_announced,
+    is_behind_small,
     is_full_segment_waiting,
     is_released_by,
     is_sooner_than_reactions,
     note_beside_unacked,
+    note_offloaded,
 )
 
 CONTROL = SYN | FIN | RST
@@ -207,6 +220,8 @@ class Machine:
             )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
+                if y.snd_una < y.small.end <= ack:
+                    y.small_ack = this
             else:
                 x.data_ack = this
         if connection.syn_ts >= 0 and x.side == 0 and not flags & SYN:
@@ -240,6 +255,8 @@ class Machine:
         )
         if length:
             x.data = sent
+            if is_small(x, s):
+                x.small, x.small_ack = sent, NO_ACK
             x.payload += length
             if length > connection.least_full_segment:
                 x.offloaded += (length - 1) // connection.least_full_segment
@@ -271,7 +288,7 @@ class Machine:
     def _new_data(self, x: Half, s: Segment, start: int, ack: int, exchange: int) -> None:
         """Decide what new data of ``x`` had waited for, and add its row if it may be a candidate.
 
-        The trigger is the data segment ``before`` it; the new data was sent
+        The trigger is the data segment ``before`` it, or the small one before full ones; the new data was sent
 
         - while that was unacknowledged: it waited for nothing (``no_wait``);
         - after a pure ACK that acknowledged all (``candidate``), or data that did (a piggybacked ACK);
@@ -290,9 +307,7 @@ class Machine:
             return
         if x.snd_una < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
             note_beside_unacked(x, s, before, is_owed=is_owed)
-        usual = x.full_segment or y.full_segment
-        if usual and s.length > usual:  # segmentation offload
-            x.beside_unacked += (s.length - 1) // usual
+        note_offloaded(x, s)
         if (before.flags | s.flags) & CONTROL:
             return
         is_acked = y.pure_ack.number > before.number and y.data.number < y.pure_ack.number
@@ -302,10 +317,12 @@ class Machine:
         elif x.full_segment and s.length >= x.full_segment:
             # What follows the peer's data is an answer to that.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
+        elif is_behind_small(x, s, before, y.pure_ack) and is_released_by(x, x.small, x.small_ack, s):
+            self._add_candidate(x, s, x.small, x.small_ack, is_pure=True, exchange=exchange)
         elif x.snd_una < before.end:
             self._before_the_ack(x, s, before, exchange, is_owed=is_owed)
         elif is_acked:
-            if not (is_owed and is_sooner_than_reactions(x, s, y.pure_ack)):
+            if not (is_owed and is_sooner_than_reactions(x, s.ts, y.pure_ack)):
                 self._add_candidate(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
         else:
             self._after_data(x, s, before, exchange)
@@ -336,6 +353,7 @@ class Machine:
             trigger_to_ack=s.ts - before.ts,
             ahead=NO_TIMESTAMPS,
             arrival=-1,
+            since_full=-1,
             exchange=exchange,
             trigger_bytes=before.length,
             released_bytes=s.length,
@@ -372,6 +390,11 @@ class Machine:
         """Add a candidate if ``ack``, which acknowledged all that ``x`` had sent, may have released the new data."""
         if not is_released_by(x, trigger, ack, s):
             return
+        since_full, sent = -1, trigger.ts
+        if x.data.number != trigger.number:
+            since_full = min(max(s.ts - x.data.ts, 0), LONGEST)
+            if ack.ack > trigger.end:
+                sent = min(x.data.ts, ack.ts)
         echo = ECHO_UNKNOWN
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
             before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
@@ -386,7 +409,7 @@ class Machine:
             ack_frame=ack.frame,
             release_frame=s.frame,
             at=s.ts,
-            trigger_to_ack=ack.ts - trigger.ts,
+            trigger_to_ack=ack.ts - sent,
             ack_to_release=s.ts - ack.ts,
             gap=ack.gap,
             ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, NO_TIMESTAMPS),
@@ -394,6 +417,7 @@ class Machine:
             since_host_busy=min(since_host_busy, LONGEST),
             arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
             since_data=trigger.since_data,
+            since_full=since_full,
             exchange=exchange,
             trigger_bytes=trigger.length,
             released_bytes=s.length,

@@ -6,7 +6,7 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c 
 from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
 from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, NEVER, Acknowledgement, Half, Sent
 from nagle_lab.tcp.events import MS, PROBE, EndedBy
-from nagle_lab.tcp.learned import is_after
+from nagle_lab.tcp.learned import full_size_of, is_after
 
 # By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
 BSD = Kernel.BSD
@@ -15,6 +15,7 @@ BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY
 # Data that follows the data before it sooner than this says nothing about what it waited for.
 SHORT = 1 * MS
 FULL_WAIT = 5 * MS  # how long a full segment waited at least, if the congestion window held it
+INITIAL_WINDOW = 10  # segments that a congestion window has room for from the beginning (RFC 6928)
 
 
 def beyond_full(x: Half, ack: int) -> int:
@@ -37,25 +38,44 @@ def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgem
     return has_waited and is_released_by(x, before, ack, s)
 
 
-def is_sooner_than_reactions(x: Half, s: Segment, ack: Acknowledgement) -> bool:
-    """Whether ``x`` sent ``s`` before ``ack`` arrived: an eighth sooner than it ever reacted, as paths vary."""
-    return x.fastest_ack != NEVER and s.ts - ack.ts < x.fastest_ack - x.fastest_ack // 8
+def is_sooner_than_reactions(x: Half, ts: int, ack: Acknowledgement) -> bool:
+    """Whether ``x`` sent what passed at ``ts``, ns, before ``ack`` arrived: an eighth sooner than it ever reacted."""
+    return x.fastest_ack != NEVER and ts - ack.ts < x.fastest_ack - x.fastest_ack // 8
 
 
 def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> bool:
     """Whether ``ack`` may have released new data ``s`` of ``x``: what makes the three a candidate.
 
-    Before it the trigger was outstanding, after it nothing is; and the window was not what held the data back.
-    Whether the ACK was late, and *caused* the release, is for the proof (:mod:`nagle_lab.diagnosis.proof`).
+    Before it the trigger was outstanding, after it nothing is but full segments; and the windows were not what held
+    the data back. Whether the ACK was late, and *caused* the release, is for the proof
+    (:mod:`nagle_lab.diagnosis.proof`).
     """
     window_is_known = x.peer.shift != LARGEST_SCALE
     return (
         ack.acked_before < trigger.end <= ack.ack  # until this ACK the trigger was outstanding
-        and ack.ack == x.snd_nxt  # and now nothing is
         and ack.had_room
-        and (trigger.edge < 0 or max(trigger.edge, ack.edge_before) >= trigger.end + s.length)  # the window had room
+        and (trigger.edge < 0 or max(trigger.edge, ack.edge_before) >= x.snd_nxt + s.length)  # the window had room
         and (window_is_known or ack.window != trigger.length)
     )
+
+
+def is_behind_small(x: Half, s: Segment, before: Sent, latest: Acknowledgement) -> bool:
+    """Whether new data ``s`` waited for the ACK of a small segment, behind which full ones left, ``before`` the last.
+
+    Linux holds small data until the latest small segment is acknowledged, whatever else is not (tcp_minshall_check).
+    Not if the full ones may have filled the congestion window, or left after that ACK had arrived; nor if ``latest``
+    acknowledged these, too, and may as well have been what it waited for: other stacks hold until then (RFC 896).
+    """
+    small, ack = x.small, x.small_ack
+    if small.number == before.number or not small.is_new or small.epoch != s.epoch or ack.number <= small.number:
+        return False
+    full = full_size_of(x) or x.connection.least_full_segment
+    if x.snd_nxt - small.end > (INITIAL_WINDOW - 2) * full or x.peer.data.number > ack.number:
+        return False
+    if before.number > ack.number and not is_sooner_than_reactions(x, before.ts, ack):
+        return False
+    is_all_acked = latest.ack == x.snd_nxt and latest.number > before.number
+    return not is_all_acked or latest.ts - ack.ts < SHORT or is_sooner_than_reactions(x, s.ts, latest)
 
 
 def note_beside_unacked(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
@@ -68,6 +88,13 @@ def note_beside_unacked(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> 
         x.first_not_held = x.first_not_held or s.frame
         x.not_held += 1
         x.not_held_end = before.end + s.length
+
+
+def note_offloaded(x: Half, s: Segment) -> None:
+    """Count new data of ``x`` beyond a full segment as sent beside unacknowledged data: segmentation offload."""
+    usual = x.full_segment or x.peer.full_segment
+    if usual and s.length > usual:
+        x.beside_unacked += (s.length - 1) // usual
 
 
 def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:

@@ -29,6 +29,60 @@ def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
     assert "send header and body in one write, or set TCP_NODELAY. Or on" in two_writes.summary.remedy
 
 
+def behind_small(number_of_full: int, tail_after: int | None = None):
+    """A small header, full segments 46 ms later, and a tail with the header's late ACK, or ``tail_after``, ns.
+
+    That ACK was under way when the full segments arrived, so it acknowledges none of these.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        written = header.ts_ns + 46 * MS
+        for place in range(number_of_full):
+            c.server_sends(c.full_segment, at_ns=written + place * US, flags="A")
+        ack = c.client_acks(at_ns=header.ts_ns + c.one_way_ns + LATE + number % 5 * MS)
+        c.server_sends(81, at_ns=ack.ts_ns + c.one_way_ns + RELEASE if tail_after is None else written + tail_after)
+        c.client_acks(after_ns=10 * US)
+        c.client_acks(after_ns=10 * US)
+
+    return exchange
+
+
+@pytest.mark.parametrize("position", ["client", "middle", "server"])
+def test_linux_holds_a_tail_until_the_small_segment_before_the_full_ones_is_acknowledged(diagnose, position):
+    """What was written behind them was not held before they left: 46 ms of the wait are the program's."""
+    result = diagnose(talk(behind_small(2), rtt_ns=20 * MS).seen_at(position))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+    hold = result.summary.hold_ms
+    assert hold is not None and hold.high == pytest.approx((20 * MS + LATE + 2 * MS) / MS - 46, abs=0.2)
+
+
+@pytest.mark.parametrize("position", ["client", "middle", "server"])
+def test_a_tail_that_leaves_with_the_full_segments_was_not_held(diagnose, position):
+    result = diagnose(talk(behind_small(2, tail_after=5 * US), rtt_ns=20 * MS).seen_at(position))
+    assert (result.verdict, result.summary.stalls, result.summary.round_trips.count) == ("CLEAN", 0, 0)
+
+
+@pytest.mark.parametrize(("number_of_full", "round_trips"), [(2, 20), (8, 20), (9, 0)])
+def test_the_tail_of_a_large_reply_is_held_for_a_round_trip(diagnose, number_of_full, round_trips):
+    """More than the first congestion window has room for may wait for that."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        for _ in range(number_of_full):
+            c.server_sends(c.full_segment, after_ns=US, flags="A")
+        first_two = (header.seq + header.length + c.full_segment) % 2**32
+        ack = c.client_acks(at_ns=header.ts_ns + c.one_way_ns + 5 * US, ack=first_two)
+        c.server_sends(81, at_ns=ack.ts_ns + c.one_way_ns + RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, rtt_ns=30 * MS).segments)
+    assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", round_trips)
+    assert result.summary.round_trips.total_ms == pytest.approx(30 * round_trips, rel=0.02)
+
+
 def test_where_full_segments_wait_too_it_is_the_congestion_window(diagnose):
     def one_at_a_time(c: Conversation, number: int) -> None:
         c.client_sends(REQUEST)

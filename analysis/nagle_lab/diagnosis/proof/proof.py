@@ -181,6 +181,8 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     at_once = percentile(held.ack_to_release, 90)  # as the path makes it
     # Away from the sender, trigger and ACK were under way besides.
     waits = held.trigger_to_release if observed.is_away else held.trigger_to_ack
+    was_sooner = (held.since_full >= 0) & (held.since_full < waits)  # it was written after the full segment
+    waits = select(was_sooner, held.since_full, waits)
     usual, holding = median(waits), distinct(held.connection)  # on others that program may do something else
     late, early = (some.among(some.connection, holding) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):

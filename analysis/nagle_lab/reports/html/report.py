@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from nagle_lab.reports.html.ladder_drawing import span_text, ladder_drawing
+from nagle_lab.reports.html.ladder_drawing import ladder_drawing, span_text
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import ENVIRONMENT, render
 from nagle_lab.reports.words.numbers import IDLE_GAPS, NONE
