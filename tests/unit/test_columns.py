@@ -254,6 +254,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "peer_fastest_ack": [number % 3 * MS for number in numbers],
         "beyond_full": [number % 9 // 8 * 100 for number in numbers],
         "under_way": [number % 5 // 4 * ns for number, ns in zip(numbers, wait, strict=True)],
+        "since_full": [ns // 2 if number % 4 == 1 else -1 for number, ns in zip(numbers, wait, strict=True)],
         "full": [1448] * len(rows),
         "full_waits": [number % 3 for number in numbers],
         "tsval_delay": tsval_delay,
