@@ -57,6 +57,26 @@ def reply_in_two(wait: int, after: Callable[[int], int], first: int = HEADER) ->
     return exchange
 
 
+def behind_small(number_of_full: int, tail_after: int | None = None) -> Story:
+    """A small header, full segments 46 ms later, and a tail with the header's late ACK, or ``tail_after``, ns.
+
+    That ACK was under way when the full segments arrived, so it acknowledges none of these.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        written = header.ts_ns + 46 * MS
+        for place in range(number_of_full):
+            c.server_sends(c.full_segment, at_ns=written + place * US, flags="A")
+        ack = c.client_acks(at_ns=header.ts_ns + c.one_way_ns + LATE + number % 5 * MS)
+        c.server_sends(81, at_ns=ack.ts_ns + c.one_way_ns + RELEASE if tail_after is None else written + tail_after)
+        c.client_acks(after_ns=10 * US)
+        c.client_acks(after_ns=10 * US)
+
+    return exchange
+
+
 def client_held(c: Conversation, number: int) -> None:
     """Write-write-read: the second half of the request waits for the server's late ACK."""
     c.client_sends(3)

@@ -18,8 +18,8 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports.screens.terminal import console, show_capture
-from support.stories import client_held, nodelay, server_held, talk
-from support.synthetic import pcap_bytes
+from support.stories import behind_small, client_held, nodelay, server_held, talk
+from support.synthetic import MS, pcap_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
@@ -262,6 +262,14 @@ def test_lines_end_where_their_text_does_but_on_a_terminal(capsys, monkeypatch, 
         table.add_row(word)
     console().print(table)
     assert capsys.readouterr().out.splitlines() == ends
+
+
+def test_a_ladder_says_that_data_was_not_held_before_full_segments_behind_the_trigger_left(run, tmp_path):
+    path = tmp_path / "tail.pcap"
+    path.write_bytes(pcap_bytes(talk(behind_small(2), rtt_ns=20 * MS).segments))
+    out = run("analyze", path).out
+    said = r"server holds 81 B,.*written after frame \d+ left,.*held 1[4-8]\.\d ms at most,"
+    assert re.search(said, out, re.DOTALL)
 
 
 @pytest.mark.parametrize("width", [60, 100])

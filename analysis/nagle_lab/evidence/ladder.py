@@ -25,6 +25,7 @@ class LadderRow:
     part: str
     words: Sequence[str]  # all there is to say of it
     again: bool = False  # captured already, on another interface
+    has_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,25 @@ class Ladder:
     def hold(self) -> tuple[str, ...]:
         """The line about held bytes: when they were written, and how long they were held since."""
         if not self.writes:
-            return ()
+            return self._most_held
         after = (_ns(self.writes.held.at) - self.began - self.row("trigger").ns) / 1e6
         shown = f"{after:.1f}" if after >= 0.1 else f"{after:.2f}"
         when = f"written {shown} ms after the trigger," if after >= 0 else "written before the trigger left,"
         return when, f"held {self.writes.true_hold_ms:.1f} ms,"
+
+    @property
+    def _most_held(self) -> tuple[str, ...]:
+        """The same where nobody knows when they were written: after full segments that left behind the trigger."""
+        parts = [row.part for row in self.rows]
+        if not self.stall or not {"trigger", "release"} <= set(parts):
+            return ()
+        trigger, release = (self.rows[parts.index(part)] for part in ("trigger", "release"))
+        between = self.rows[parts.index("trigger") + 1 : parts.index("release")]
+        full = [row for row in between if row.has_data and row.from_client == trigger.from_client]
+        if not full:
+            return ()
+        most = (release.ns - full[-1].ns) / 1e6
+        return f"written after frame {full[-1].frame} left,", f"held {most:.1f} ms at most,"
 
 
 def _ns(at: str) -> int:
@@ -166,4 +181,5 @@ def _row(step: Step, origin: int, part: str) -> LadderRow:
     ns = step.ts - origin
     label = f"{step.length} B {step.flags}" if step.length else step.flags
     more = ["captured before on another interface"] if step.again else []
-    return LadderRow(step.frame, ns, step.from_client, label, part, words_of(step, ns, part, *more), step.again)
+    words = words_of(step, ns, part, *more)
+    return LadderRow(step.frame, ns, step.from_client, label, part, words, step.again, step.length > 0)

@@ -10,6 +10,7 @@ from support.stories import (
     LATE,
     RELEASE,
     REQUEST,
+    behind_small,
     nodelay,
     prompt,
     reply_in_two,
@@ -27,26 +28,6 @@ def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
     two_writes = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1447)).segments)
     assert (two_writes.summary.stalls, two_writes.summary.behind_full) == (19, 0)
     assert "send header and body in one write, or set TCP_NODELAY. Or on" in two_writes.summary.remedy
-
-
-def behind_small(number_of_full: int, tail_after: int | None = None):
-    """A small header, full segments 46 ms later, and a tail with the header's late ACK, or ``tail_after``, ns.
-
-    That ACK was under way when the full segments arrived, so it acknowledges none of these.
-    """
-
-    def exchange(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        header = c.server_sends(HEADER, after_ns=200 * US)
-        written = header.ts_ns + 46 * MS
-        for place in range(number_of_full):
-            c.server_sends(c.full_segment, at_ns=written + place * US, flags="A")
-        ack = c.client_acks(at_ns=header.ts_ns + c.one_way_ns + LATE + number % 5 * MS)
-        c.server_sends(81, at_ns=ack.ts_ns + c.one_way_ns + RELEASE if tail_after is None else written + tail_after)
-        c.client_acks(after_ns=10 * US)
-        c.client_acks(after_ns=10 * US)
-
-    return exchange
 
 
 @pytest.mark.parametrize("position", ["client", "middle", "server"])
