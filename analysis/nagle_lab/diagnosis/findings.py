@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.left_out import Unwanted, Wanted, leave_out_others, mark_seen_again
-from nagle_lab.diagnosis.observed.candidates import by_program
+from nagle_lab.diagnosis.observed.candidates import Candidates, by_program
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
@@ -171,10 +171,24 @@ class Findings:
         judged = Judged()
         for key, of_one in by_program(candidates, involved, programs):
             programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
-            judged += prove_by_behaviour(of_one, programs[key], setting)
+            judged += prove_by_behaviour(of_one, programs[key], self._setting_of(of_one, setting))
         reject_relayed(candidates, involved, judged, setting.resolution)
         leave_open_asked(candidates, involved, judged)
         return judged
+
+    def _setting_of(self, c: Candidates, setting: Setting) -> Setting:
+        """The setting with the segments astray of the connections of these candidates, not of others."""
+        if not setting.astray_share:
+            return setting
+        columns = self.connections.layout.columns
+        sent = lost = swapped = 0
+        for number in map(int, distinct(c.connection)):
+            row = self.connections.row(number)
+            for side in (0, 1):
+                sent += row[columns["data_segments", side]]
+                lost += row[columns["lost", side]]
+                swapped += row[columns["swapped", side]]
+        return replace(setting, astray_share=(lost + swapped) / max(sent, 1), swapped_share=swapped / max(sent, 1))
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))

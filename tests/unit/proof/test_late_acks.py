@@ -24,6 +24,20 @@ def test_any_delayed_ack_timer_counts(diagnose, wait):
     assert result.summary.grounds == {"repetition_at_sender": 19}
 
 
+def test_packets_out_of_order_on_other_connections_take_no_stall_away(diagnose):
+    """Of a bulk transfer beside them every second segment was captured after its ACK."""
+    bulk = Conversation(client=("10.0.0.7", 41_000), server=("10.0.0.2", 9_000))
+    bulk.handshake()
+    for _ in range(100):
+        data = bulk.server_sends(bulk.full_segment, after_ns=MS)
+        bulk.client_acks(after_ns=20 * US)
+        bulk.server_sends(bulk.full_segment, after_ns=MS)
+        bulk.client_acks(after_ns=20 * US)
+        bulk._flights[-4] = replace(bulk._flights[-4], segment=replace(data, ts_ns=data.ts_ns + 50 * US))
+    result = diagnose(merge(talk(server_held).segments, bulk.segments))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
 def test_an_ack_that_the_capture_lost_takes_no_stall_away(diagnose):
     """The release's timestamp echoes it. Without timestamps the other stalls stand, too."""
     c = talk(server_held)
