@@ -64,9 +64,9 @@ def assert_recorded_as_published(folder: Path, variant: str, verdict: str) -> No
         summary = result["captures"][end]["summary"]
         assert summary["exchanges"] == 1000
         most = summary["repeat_exchanges"] if verdict == "STALL" else 0
-        # On a busy machine releases may reach the client too late to tell them from pauses; the server decides then.
-        if end == "server" or result["captures"][end]["verdict"] != "INCONCLUSIVE":
-            assert most * (expected.min_share_after_first or 0) <= summary["stalled_exchanges"]
+        # On a busy machine releases may reach the client too late to tell them from pauses: it leaves those open.
+        open_ones = sum(result["captures"][end]["quality"]["unresolved"].values()) if end == "client" else 0
+        assert most * (expected.min_share_after_first or 0) <= summary["stalled_exchanges"] + open_ones
         assert summary["stalled_exchanges"] <= most
         # A client that reads late on a busy machine acknowledges then, sooner than the timer would.
         waits = [stall["wait_ms"] for stall in json.loads((folder / f"{end}.json").read_text())["stalls"]]

@@ -340,24 +340,41 @@ def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, ea
     assert diagnose(c.segments).verdict == verdict
 
 
-@pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])
-def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, verdict):
-    """On loopback the late ACKs of eight come at once, and a kernel handles one after the other; so does a relay, but
-    first it must wake up."""
+def in_step(wakes: int, interrupted: int = 0) -> list[Segment]:
+    """On loopback the late ACKs of eight come at once, and their end answers ``wakes`` ns later, one after the other.
+
+    It does so ten times, the last time ``interrupted`` ns later still.
+    """
     talks = [Conversation(client=("127.0.0.1", 50_000 + at), server=("127.0.0.2", 80)) for at in range(8)]
     for c in talks:
         c.handshake()
     start = talks[0].client.now_ns + 10 * MS
     for number in range(10):
         begin = start + number * 100 * MS
+        busy = interrupted if number == 9 else 0
         for at, c in enumerate(talks):
             c.client_sends(REQUEST, at_ns=begin + at * US)
             c.server_sends(HEADER, after_ns=200 * US)
             c.client_acks(at_ns=begin + LATE + (at - 8) * 2 * US)
-            c.server_sends(BODY, at_ns=begin + LATE + wakes + (7 - at) * 10 * US)
+            c.server_sends(BODY, at_ns=begin + LATE + wakes + busy + (7 - at) * 10 * US)
             c.client_acks(after_ns=2 * MS)
-    result = diagnose(merge(*(c.segments for c in talks)))
+    return merge(*(c.segments for c in talks))
+
+
+@pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])
+def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, verdict):
+    """A kernel handles one ACK after the other; so does a relay, but first it must wake up."""
+    result = diagnose(in_step(wakes))
     assert (result.verdict, result.summary.stalls) == (verdict, 80 if verdict == "STALL" else 0)
+
+
+@pytest.mark.parametrize(("interrupted", "unsure"), [(9 * MS, 8), (30 * MS, 0)])
+def test_a_queue_behind_an_interruption_is_left_open(diagnose, interrupted, unsure):
+    """A busy machine may be kept for some milliseconds from handling the ACKs; after more, it is a pause."""
+    result = diagnose(in_step(20 * US, interrupted))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 72)
+    assert sum(result.quality.unresolved.values()) == unsure
+    assert result.quality.rejected["later_release"] == 8 - unsure
 
 
 def test_a_slow_answer_to_a_syn_makes_no_path_on_loopback(diagnose):

@@ -39,6 +39,7 @@ from nagle_lab.diagnosis.proof.release_times import (
     HELD_ALIKE,
     SOONEST_WOKEN,
     acknowledges_slowly,
+    in_later_queues,
     is_often_at_once,
     is_slow_stack,
     queued_releases,
@@ -72,7 +73,9 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     limit = slowest_release(pure, observed)
     queued = queued_releases(pure, observed, limit)
     if queued is not None:
-        judged.reject(len(pure) - len(queued), Rejected.LATER_RELEASE)
+        interrupted = in_later_queues(pure - queued, limit, INTERRUPTED)
+        judged.leave_open(interrupted, Obstacle.LIKE_A_PROGRAM)
+        judged.reject(len(pure) - len(queued) - len(interrupted), Rejected.LATER_RELEASE)
         return queued
     near = pure.only(pure.ack_to_release < PAUSE)
     if not len(near):

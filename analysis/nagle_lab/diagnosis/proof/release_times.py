@@ -124,6 +124,18 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     return pure.only(pure.ack_to_release <= latest)
 
 
+def in_later_queues(rest: Candidates, limit: float, longest: float) -> Candidates:
+    """Of those that are later than the releases of their queue, the ones of queues that began within ``longest``, ns.
+
+    They stood behind an interruption of their host, or behind a pause.
+    """
+    behind_others = rest.only((rest.since_host_busy < rest.ack_to_release) & (rest.since_host_busy <= limit))
+    behind_others = behind_others.released_within(0, longest)
+    if not len(behind_others):
+        return behind_others
+    return rest.released_within(0, highest(behind_others.ack_to_release))  # with the first of each
+
+
 def _is_as_soon_as_syns(observed: Observed) -> bool:
     """Whether data follows early ACKs as soon as SYNs are answered."""
     answers, early = observed.program.own.handshake, observed.program.own.release
