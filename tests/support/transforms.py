@@ -77,6 +77,15 @@ def stamped_in_units_of(ns: int) -> Callable[[Frames], Frames]:
     return lambda frames: [replace(frame, ts_ns=frame.ts_ns // ns * ns) for frame in frames]
 
 
+def stamped_in_steps_of(seconds: float) -> Callable[[Frames], Frames]:
+    """Timestamps of a coarse clock, rounded down to microseconds: its steps have no common divisor."""
+
+    def stamped(ns: int) -> int:
+        return int(ns / SECOND // seconds * seconds * 1e6) * US
+
+    return lambda frames: [replace(frame, ts_ns=stamped(frame.ts_ns)) for frame in frames]
+
+
 def server_clock_behind(ns: int) -> Callable[[Frames], Frames]:
     """What the server sends is stamped so early, as by another capture card; in the order of the stamps."""
     return lambda frames: sorted_by_time([replace(f, ts_ns=f.ts_ns - ns) if by_server(f) else f for f in frames])
@@ -188,6 +197,8 @@ TRANSFORMS = (
     Transform("stamps-1us", stamped_in_units_of(US)),
     Transform("stamps-100us", stamped_in_units_of(100 * US), unsure=ANY),
     *(Transform(f"stamps-{ms}ms", stamped_in_units_of(ms * MS), unsure=ANY) for ms in (1, 4, 10)),
+    Transform("stamps-a-1024th", stamped_in_steps_of(1 / 1024), unsure=ANY),
+    Transform("stamps-15.6ms", stamped_in_steps_of(0.015_600_1), unsure=ANY),
     Transform("stamps-late", stamped_late, unsure=ANY),
     Transform("clock-behind-3ms", server_clock_behind(3 * MS), unsure=ANY),
     Transform("clock-behind-300us", server_clock_behind(300 * US), unsure=ANY),

@@ -308,6 +308,20 @@ def test_packets_lost_repeated_and_out_of_order(engine, seed):
     assert followed(engine, content, window_bytes=1000) == plainly(content)
 
 
+@pytest.mark.parametrize("at_once", [2, 3])
+@pytest.mark.parametrize("step", [199 * US, 200 * US])
+def test_a_coarse_clock_is_seen_by_packets_of_one_time(engine, at_once, step):
+    """Three of them, and none a little later: none less than 200 µs."""
+    c = Conversation()
+    c.handshake(after_ns=step)
+    for number in range(12):
+        c.client_sends(100, after_ns=0 if number < at_once else 7 * step if number % 2 else step)
+    content = pcap_bytes(c.segments)
+    said = followed(engine, content)
+    assert said == plainly(content)
+    assert contents_of(said, "connection")[0]["clock_step"] == (step if at_once == 3 and step == 200 * US else 0)
+
+
 def test_no_more_reactions_leave_than_are_looked_at(engine):
     """However many connections a program has."""
     talks = [talk(STALLED[0], 2 * SAMPLES + 2, client=("10.0.0.1", 33_000 + i)) for i in range(270)]

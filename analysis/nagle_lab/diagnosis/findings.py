@@ -43,7 +43,7 @@ from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, R
 from nagle_lab.diagnosis.proof.relays import leave_open_asked, reject_relayed
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
-from nagle_lab.diagnosis.sums import Sums, astray_shares
+from nagle_lab.diagnosis.sums import Sums, astray_shares, largest_clock_step
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE
@@ -70,6 +70,7 @@ class Findings:
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often, by the role of the end whose data waited so
+    resolution : of the capture's clock, the coarsest where there are several
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
     held, delayed : the ends that held and that delayed
@@ -104,6 +105,7 @@ class Findings:
         self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
         self._count_before_judging(tables)
         self.astray_share, swapped_share = astray_shares(tables.connection)
+        self.resolution = max(resolution, largest_clock_step(tables.connection))
         setting = Setting(resolution, self.astray_share, swapped_share, copied=copied, seen_again=seen_again)
         self._prove_all(tables, setting, AnswersBySocket(answers, tables.connection))
         self.sums = Sums(self.connections)
@@ -172,23 +174,25 @@ class Findings:
         for key, of_one in by_program(candidates, involved, programs):
             programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             judged += prove_by_behaviour(of_one, programs[key], self._setting_of(of_one, setting))
-        reject_relayed(candidates, involved, judged, setting.resolution)
+        reject_relayed(candidates, involved, judged, self.resolution)
         leave_open_asked(candidates, involved, judged)
         return judged
 
     def _setting_of(self, c: Candidates, setting: Setting) -> Setting:
-        """The setting with the segments astray of the connections of these candidates, not of others."""
-        if not setting.astray_share:
+        """The setting by the connections of these candidates, not by others: their clock, and segments astray."""
+        if not setting.astray_share and self.resolution == setting.resolution:
             return setting
-        columns = self.connections.layout.columns
+        columns, resolution = self.connections.layout.columns, setting.resolution
         sent = lost = swapped = 0
         for number in map(int, distinct(c.connection)):
             row = self.connections.row(number)
+            resolution = max(resolution, row[columns["clock_step"]])
             for side in (0, 1):
                 sent += row[columns["data_segments", side]]
                 lost += row[columns["lost", side]]
                 swapped += row[columns["swapped", side]]
-        return replace(setting, astray_share=(lost + swapped) / max(sent, 1), swapped_share=swapped / max(sent, 1))
+        astray, out_of_order = (lost + swapped) / max(sent, 1), swapped / max(sent, 1)
+        return replace(setting, resolution=resolution, astray_share=astray, swapped_share=out_of_order)
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))

@@ -116,7 +116,7 @@ def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) ->
         handshakes=findings.sums.whole["syns"] + findings.unwanted.handshakes,
         rejected=dict(findings.rejected),
         unresolved=dict(findings.obstacles),
-        clock_resolution_us=totals.resolution / 1e3,
+        clock_resolution_us=findings.resolution / 1e3,
         astray_share=round(findings.astray_share, 4),
     )
 

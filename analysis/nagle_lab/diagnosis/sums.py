@@ -1,7 +1,17 @@
 """Sums over the connections of a capture."""
 
 from nagle_lab.diagnosis.ends import ROLES
-from nagle_lab.diagnosis.observed.columns import Column, Columns, add_all, chunks, pick, rows_where, select, total
+from nagle_lab.diagnosis.observed.columns import (
+    Column,
+    Columns,
+    add_all,
+    chunks,
+    highest,
+    pick,
+    rows_where,
+    select,
+    total,
+)
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Table
@@ -62,3 +72,8 @@ def astray_shares(connections: Table) -> tuple[float, float]:
             lost += total(rows["lost", side])
             swapped += total(rows["swapped", side])
     return ((lost + swapped) / sent, swapped / sent) if sent else (0.0, 0.0)
+
+
+def largest_clock_step(connections: Table) -> int:
+    """The largest step, ns, of a clock that is seen to be coarse by the packets of a connection; 0 where none is."""
+    return max((highest(rows["clock_step"]) for rows, _ in chunks(connections)), default=0)

@@ -9,6 +9,7 @@ enum { CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, LEAST_USUAL = 1200, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
 enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768, EPHEMERAL_FREEBSD = 10000 };
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction in events.py */
+enum { AT_ONCE = 3, LEAST_STEP = 200000 };
 static const int64_t COPY = 5000000, SURELY_COPY = 200000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
@@ -122,6 +123,8 @@ typedef struct { /* Connection */
     int64_t first_ts;
     int64_t last_ts;
     int64_t packets;
+    int64_t at_once;
+    int64_t least_apart;
     int64_t syn;
     int64_t syn_ts;
     int64_t handshake;
@@ -166,6 +169,12 @@ static inline int client_of(const flow *f)
     if (one == two)
         one = f->port[0] >= EPHEMERAL_FREEBSD, two = f->port[1] >= EPHEMERAL_FREEBSD;
     return one != two ? two : f->opener > 0 ? f->opener : 0;
+}
+
+static inline int32_t clock_step(const flow *f)
+{
+    int is_coarse = f->at_once >= AT_ONCE && LEAST_STEP <= f->least_apart && f->least_apart < NEVER;
+    return is_coarse ? (int32_t)least(f->least_apart, INT32_MAX) : 0;
 }
 
 static inline const sent *latest_sent(const half *x) { return x->control.number > x->data.number ? &x->control : &x->data; }

@@ -19,6 +19,8 @@ LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be s
 # A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments are still its own.
 TIME_WAIT = 60_000 * MS
 
+AT_ONCE, LEAST_STEP = 3, MS // 5  # so many packets have the time of the one before; a coarse clock's step, ns
+
 FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
 # The lowest port that a host gives a client by itself: Linux (ip_local_port_range); else FreeBSD (portrange.first).
 EPHEMERAL = 32768, 10_000
@@ -159,9 +161,9 @@ class Connection:
     """A connection: its two halves, and what they do together: handshake, exchanges (a request and its answer)."""
 
     __slots__ = (
-        "asking", "client", "exchange", "exchanges", "first_frame", "first_ts", "halves", "handshake",
-        "is_copied", "key", "last_ts", "latest_data", "least_full_segment", "needs_programs", "number", "opener",
-        "packets", "repeat_exchanges", "request_acked", "request_began", "request_ended", "response_began",
+        "asking", "at_once", "client", "exchange", "exchanges", "first_frame", "first_ts", "halves", "handshake",
+        "is_copied", "key", "last_ts", "latest_data", "least_apart", "least_full_segment", "needs_programs", "number",
+        "opener", "packets", "repeat_exchanges", "request_acked", "request_began", "request_ended", "response_began",
         "response_ended", "sender", "server_first", "syn", "syn_ts",
     )  # fmt: skip
 
@@ -175,6 +177,8 @@ class Connection:
         self.sender: Half | None = None  # of the last packet
         self.last_ts = first.ts
         self.packets = 0
+        # Of its packets, how many have the time of the one before, and the least by which the others are later.
+        self.at_once, self.least_apart = 0, NEVER
         self.syn = -1  # sequence number of the latest SYN without ACK
         self.syn_ts = -1  # of a SYN that was sent once and whose handshake goes on
         self.handshake = -1  # ns, from a SYN sent once to its sender's first ACK
@@ -218,6 +222,16 @@ class Connection:
                 self.client = ephemeral.index(True)
                 return
         self.client = max(self.opener, 0)
+
+    @property
+    def clock_step(self) -> int:
+        """Of the clock that stamped it, ns, where that is seen to be coarse; else 0.
+
+        Packets follow each other at any distance. Where some have one time, and none is a little later than the one
+        before it, the clock went on in steps, which need not divide anything: 1/1024 s, or one that is slewed.
+        """
+        is_coarse = self.at_once >= AT_ONCE and LEAST_STEP <= self.least_apart < NEVER
+        return min(self.least_apart, LONGEST) if is_coarse else 0
 
     @property
     def is_closed(self) -> bool:

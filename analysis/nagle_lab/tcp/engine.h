@@ -137,7 +137,7 @@ typedef struct {
                                 one that nobody asked for */
     uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */
     uint8_t timestamp_step[2];   /* of its timestamps: what they differ by has it as a divisor; at most 255, 0 not known */
-    int32_t unused;
+    int32_t clock_step;      /* of the clock that stamped it, where packets show that it is coarse, whatever it divides; else 0 */
 } connection;
 
 /* What an engine has counted so far. */

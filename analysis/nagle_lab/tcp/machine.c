@@ -120,6 +120,7 @@ static int close_connection(machine *m, flow *f)
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .server_first = f->server_first, .kernel = {one->kernel, two->kernel},
         .timestamp_step = {(uint8_t)least(one->timestamp_step, UINT8_MAX), (uint8_t)least(two->timestamp_step, UINT8_MAX)},
+        .clock_step = clock_step(f),
     };
     memcpy(row.address, f->address, 32);
     if (f->needs_programs || one->not_held || two->not_held) {
@@ -152,6 +153,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->number = m->counters.connections++;
     f->first_frame = s->frame;
     f->first_ts = f->last_ts = s->ts;
+    f->least_apart = NEVER;
     f->syn = f->handshake = f->request_acked = -1;
     f->syn_ts = (s->flags & (SYN | ACK | RST)) == SYN ? s->ts : -1;
     f->request[0] = f->response[0] = NEVER;
@@ -547,6 +549,10 @@ static int take(machine *m, flow *f, int side, const segment *s)
     int64_t end = start + length + !!(flags & SYN) + !!(flags & FIN);
     int64_t ack = flags & ACK ? acknowledged(f, side, s) : -1;
     int64_t idle = s->ts - f->last_ts;
+    if (!idle)
+        f->at_once += f->packets > 0;
+    else if (0 < idle && idle < f->least_apart)
+        f->least_apart = idle;
     idle_gap gap = {.ended_by = ACKNOWLEDGEMENT};
     if (idle >= IDLE && f->latest_data >= 0 && (length || !(flags & CONTROL))) {
         gap = (idle_gap){idle, (int32_t)f->number, (int8_t)side, (int8_t)ended_by(f, side, s, start, ack, idle),

@@ -166,6 +166,10 @@ class Machine:
             end += bool(flags & SYN) + bool(flags & FIN)
         ack = acknowledged(x, s) if flags & ACK else -1
         idle = s.ts - connection.last_ts
+        if not idle:
+            connection.at_once += connection.packets > 0
+        elif 0 < idle < connection.least_apart:
+            connection.least_apart = idle
         gap = NO_GAP
         if idle >= IDLE and connection.latest_data is not None and (length or not is_control):
             is_small, is_reply = length % connection.least_full_segment != 0, connection.sender is not x
@@ -619,6 +623,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         server_first=connection.server_first,
         kernel=(one.kernel, two.kernel),
         timestamp_step=[min(half.timestamp_step, MOST_TIMESTAMP_STEP) for half in halves],
+        clock_step=connection.clock_step,
     )
 
 

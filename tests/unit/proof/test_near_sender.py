@@ -60,11 +60,17 @@ def test_one_prompt_release_among_pauses_is_a_coincidence(diagnose):
     assert result.quality.unresolved == {"coincidence": 1}
 
 
-def test_stamps_too_coarse_for_distances_decide_nothing(diagnose):
-    segments = talk(reply_in_two(LATE, lambda _: 120 * US), timestamps=False).segments
-    coarse = [replace(s, ts_ns=s.ts_ns // (10 * MS) * 10 * MS) for s in segments]
-    result = diagnose(coarse)
-    assert (result.verdict, result.quality.clock_resolution_us) == ("INCONCLUSIVE", 10_000)
+@pytest.mark.parametrize("step", [10 * MS, 10 * MS + 100, SECOND / 96], ids=["10 ms", "10.0001 ms", "1/96 s"])
+@pytest.mark.parametrize("is_one_fine", [False, True], ids=["alone", "beside fine stamps"])
+def test_stamps_too_coarse_for_distances_decide_nothing(diagnose, step, is_one_fine):
+    """Some steps have no divisor in common, and captures by two clocks have none, either."""
+    c = talk(reply_in_two(LATE, lambda _: 120 * US), timestamps=False)
+    coarse = [replace(s, ts_ns=int(s.ts_ns // step * step)) for s in c.segments]
+    other = Conversation(client=("10.0.0.9", 50_000), t0_ns=c.segments[-1].ts_ns + 1)
+    other.handshake()
+    result = diagnose(merge(coarse, other.segments) if is_one_fine else coarse)
+    assert result.verdict == "INCONCLUSIVE"
+    assert result.quality.clock_resolution_us * US == pytest.approx(step, rel=1e-5)
     assert "coarse_clock" in result.quality.unresolved
 
 

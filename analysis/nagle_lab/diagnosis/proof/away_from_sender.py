@@ -62,7 +62,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
 
     The others are added to ``judged`` as rejected or unresolved.
     """
-    paced = _on_paced_connections(pure)
+    paced = _on_paced_connections(pure, observed.setting.resolution)
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     if len(prompt) and (
@@ -79,12 +79,12 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     return prompt
 
 
-def _on_paced_connections(pure: Candidates) -> Candidates:
+def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
     """Those on connections whose data keeps to a clock of the program, though that of all may not."""
     paced = [
         group
         for group in groups(pure.connection)
-        if CONCLUSIVE <= len(group) < len(pure) and is_paced(pure.picked(group))
+        if CONCLUSIVE <= len(group) < len(pure) and is_paced(pure.picked(group), resolution)
     ]
     return pure.picked(in_order(paced))
 
@@ -115,7 +115,8 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         base = min(base, int(percentile(pure.ack_to_release, 5)))
         soonest = base - varies
     soon = total((pure.ack_to_release < soonest) & (pure.echo != Echo.AFTER))
-    if (is_paced(soon_enough) and not _are_merged(pure, observed)) or soon > HARDLY_ANY * len(pure) + 0.5:
+    by_own_clock = is_paced(soon_enough, observed.setting.resolution) and not _are_merged(pure, observed)
+    if by_own_clock or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
     prompt = pure.released_within(soonest, latest)

@@ -148,7 +148,7 @@ def _released_by_kernel(
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
         return _held_elsewhere(pure, prompt, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
-        if _follow_the_ack(pure):
+        if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
         else:
             judged.reject(len(pure), Rejected.COINCIDENCE)
@@ -245,10 +245,10 @@ def _writes_at_once(observed: Observed) -> bool:
     return at_once >= REPEATED and 2 * len(observed.early) <= at_once
 
 
-def _follow_the_ack(pure: Candidates) -> bool:
+def _follow_the_ack(pure: Candidates, resolution: int) -> bool:
     """Whether nearly all follow the ACK within a TICK, and not the trigger by a constant time: they are no pauses."""
     soon = total(pure.ack_to_release <= TICK)
-    return soon > NEARLY_ALL * len(pure) and not is_paced(pure)
+    return soon > NEARLY_ALL * len(pure) and not is_paced(pure, resolution)
 
 
 def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> bool:
@@ -305,7 +305,9 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
 def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
     """Whether a stack in user space releases at once when it runs: half are prompt, and the others hardly later."""
     is_usual = len(prompt) >= REPEATED and 2 * len(prompt) >= len(pure)
-    return is_usual and not observed.sent_before and _follow_the_ack(pure) and acknowledges_slowly(observed)
+    if not is_usual or observed.sent_before or not acknowledges_slowly(observed):
+        return False
+    return _follow_the_ack(pure, observed.setting.resolution)
 
 
 def _held_among_others(
@@ -338,7 +340,7 @@ def _held_among_others(
         judged.reject(len(rest) - len(unsure), Rejected.NAGLE_OFF)
     elif (
         _are_few_by_chance(near, pure, SPREAD * middle)
-        and is_paced(pure)
+        and is_paced(pure, observed.setting.resolution)
         and middle_half(near.ack_to_release) > middle / 2
     ):
         judged.reject(len(rest), Rejected.LATER_RELEASE)

@@ -60,10 +60,13 @@ def is_chance(soon: int, releases: Column, bound: float, width: float, times: in
     return soon <= by_chance + 3 * sqrt(by_chance)
 
 
-def is_paced(c: Candidates) -> bool:
-    """Whether releases come at a constant time after the trigger, not after the ACK: by the program's own clock."""
+def is_paced(c: Candidates, resolution: int) -> bool:
+    """Whether releases come at a constant time after the trigger, not after the ACK: by the program's own clock.
+
+    Times that are stamped with that ``resolution``, ns, vary by one step of it, and more, by chance.
+    """
     spread = middle_half(c.ack_to_release) if len(c) >= COMPARABLE else 0
-    return spread > 300 * US and 2 * middle_half(c.trigger_to_release) < spread
+    return spread > max(300 * US, 2 * resolution) and 2 * middle_half(c.trigger_to_release) < spread
 
 
 def follows_ack(c: Candidates) -> bool | None:

@@ -154,7 +154,7 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
     if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))
     prompt = piggybacked.released_within(low, high)
-    if is_paced(piggybacked):
+    if is_paced(piggybacked, observed.setting.resolution):
         return
     if 2 * len(prompt) <= len(piggybacked):
         _leave_open_by_jitter(piggybacked, held, observed, judged)
