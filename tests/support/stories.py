@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from support.synthetic import MS, SECOND, US, Conversation
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 REQUEST, HEADER, BODY = 84, 238, 615  # bytes, as in the nginx incident
 LATE = 40 * MS + 300 * US  # a delayed-ACK timer of 40 ms, seen with a little noise
@@ -75,6 +75,22 @@ def behind_small(number_of_full: int, tail_after: int | None = None) -> Story:
         c.client_acks(after_ns=10 * US)
 
     return exchange
+
+
+def of_a_pool(thinks_ms: int, rtt_ms: int, begins_s: int = 1000) -> list[Segment]:
+    """Two connections of a pool that was there before the capture: what the server sees of a two-write reply."""
+    talks = []
+    for port in (1, 2):
+        c = Conversation(client=("10.0.0.1", port), rtt_ns=rtt_ms * MS, t0_ns=begins_s * SECOND)
+        for number in range(20):
+            c.client_sends(REQUEST, after_ns=thinks_ms * MS)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=(LATE if rtt_ms < 40 else 10 * US) + number % 3 * MS)
+            c.server_sends(BODY, after_ns=RELEASE)
+            if thinks_ms > 40:
+                c.client_acks(after_ns=LATE if rtt_ms < 40 else 10 * US)
+        talks.append(c.seen_at("server"))
+    return merge(*talks)
 
 
 def client_held(c: Conversation, number: int) -> None:

@@ -52,8 +52,8 @@ from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.recorded import headers, prompt_release, recorded, slow_release, told
 from support.schemas import check
-from support.stories import nodelay, server_held, talk
-from support.synthetic import MS, Segment, merge, pcap_bytes, pcapng_bytes
+from support.stories import nodelay, of_a_pool, server_held, talk
+from support.synthetic import MS, SECOND, Conversation, Segment, merge, pcap_bytes, pcapng_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
@@ -160,6 +160,21 @@ def test_periods_show_what_their_packets_show(tmp_path, engine, monkeypatch):
     assert [result.summary for result in results] == [result.summary for result in alone]
     assert [result.source.packets for result in results] == [len(c.segments) for c in (first, second)]
     assert results[1].connections[0].first_frame == len(first.segments) + 1
+
+
+def test_how_far_apart_hosts_are_is_remembered_from_one_period_to_the_next(tmp_path):
+    """Connections of a pool whose client thinks for longer than its ACK timer: one handshake tells, of any."""
+    other = Conversation(client=("10.0.0.1", 50_000), t0_ns=999 * SECOND)
+    other.handshake()
+    paths = [tmp_path / name for name in ("1", "2")]
+    for path, segments in zip(paths, (other.segments, of_a_pool(60, 0)), strict=True):
+        path.write_bytes(pcap_bytes(segments))
+    analysis, results = Analysis(paths, sha256=False), []
+    for frames in analysis:
+        if frames == len(other.segments) and not results:
+            results.append(analysis.end_period())
+    results.append(analysis.result())
+    assert [result.verdict for result in (*results, analyze(paths[1]))] == ["INCONCLUSIVE", "STALL", "INCONCLUSIVE"]
 
 
 def test_what_a_recorder_dropped_is_of_the_period_in_which_it_says_so(tmp_path):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.observed.columns import is_large
+from nagle_lab.diagnosis.observed.paths import KnownPaths
 from nagle_lab.diagnosis.record_tap import RecordSink, RecordTap
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine
@@ -70,6 +71,7 @@ class Analysis:
             raise TypeError(f"path is {path!r}: give a str, a pathlib.Path, or a sequence of them")
         self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)
+        self._paths: KnownPaths | None = None  # by the periods before
         self._records = RecordTap(make_engine(exchanges=exchanges), seen)
         self._seen, self._passed_on = seen, 0  # how much of what the kernel said in this period
         self._result: Result | None = None
@@ -120,12 +122,14 @@ class Analysis:
         """What the packets since the last call show; the analysis goes on with the next one, as if it were the first.
 
         So what it takes stays bounded, however long the input. A connection that goes on begins anew, without its
-        handshake. Frames are counted on.
+        handshake; how long that took is remembered of the two hosts. Frames are counted on.
         """
         with self._records.engine as ended:
             self._records.engine = make_engine(exchanges=self._exchanges)
             self._records.engine.frames = ended.frames
             result = self._summarize(ended)
+            self._paths = self._paths or KnownPaths()
+            self._paths.add(ended.tables.connection)
         self._capture.begin_period()
         self._passed_on = 0
         return result
@@ -148,5 +152,7 @@ class Analysis:
         totals = engine.totals()
         copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
         answers = self._capture.facts.kernel_answers
-        findings = Findings(engine.tables, totals.resolution, self._only, copied=copied, answers=answers)
+        findings = Findings(
+            engine.tables, totals.resolution, self._only, copied=copied, answers=answers, paths=self._paths
+        )
         return summarize(self._capture, totals, findings, listed)

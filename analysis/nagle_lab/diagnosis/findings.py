@@ -36,6 +36,7 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
 from nagle_lab.diagnosis.observed.observed import Setting
+from nagle_lab.diagnosis.observed.paths import KnownPaths
 from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.diagnosis.proof.behaviours import prove_by_behaviour
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
@@ -86,6 +87,7 @@ class Findings:
         *,
         copied: bool = False,
         answers: Sequence[KernelAnswer] = (),
+        paths: KnownPaths | None = None,
     ) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
@@ -107,7 +109,8 @@ class Findings:
         self.astray_share, swapped_share = astray_shares(tables.connection)
         self.resolution = max(resolution, largest_clock_step(tables.connection))
         setting = Setting(resolution, self.astray_share, swapped_share, copied=copied, seen_again=seen_again)
-        self._prove_all(tables, setting, AnswersBySocket(answers, tables.connection))
+        programs = Programs(tables, paths or KnownPaths())
+        self._prove_all(tables, programs, setting, AnswersBySocket(answers, tables.connection))
         self.sums = Sums(self.connections)
 
     @property
@@ -123,8 +126,10 @@ class Findings:
         for counted in (tables.idle_gap, tables.delayed_ack):
             counted.cut(0)  # the proof needs the memory
 
-    def _prove_all(self, tables: Tables, setting: Setting, by_socket: AnswersBySocket) -> None:
-        programs, count, done = Programs(tables), len(tables.candidate), 0
+    def _prove_all(
+        self, tables: Tables, programs: Programs, setting: Setting, by_socket: AnswersBySocket
+    ) -> None:  # fmt: skip
+        count, done = len(tables.candidate), 0
         for candidates, packed in chunks(tables.candidate):
             begin, done = done, done + len(candidates)
             programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)

@@ -295,10 +295,11 @@ static inline void learn_timestamps(half *x, const segment *s)
         x->ahead = ahead;
 }
 
-static inline void forget_syn_proxy(half *x, const segment *s)
+static inline void forget_syn_proxy(flow *f, half *x, const segment *s)
 {
     if (!x->data_segments && x->syn_ttl && s->ttl != x->syn_ttl) {
         x->fastest_ack = NEVER;
+        f->handshake = -1;
         x->reacted[HANDSHAKE] = 0;
     }
 }

@@ -212,6 +212,7 @@ def forget_syn_proxy(x: Half, s: Segment) -> None:
     """
     if not x.data_segments and x.syn_ttl and s.ttl != x.syn_ttl:
         x.fastest_ack = NEVER
+        x.connection.handshake = -1
         if x.reactions is not None:
             x.reactions[Reaction.HANDSHAKE] = Samples()
 

@@ -419,7 +419,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
     int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends what waits with any ACK that it owes */
-    forget_syn_proxy(x, s);
+    forget_syn_proxy(f, x, s);
     x->data_segments++;
     x->swapped += start + s->length <= x->snd_una;
     learn_full_size_by_data(x, y, s);

@@ -10,11 +10,12 @@ from support.stories import (
     LATE,
     RELEASE,
     REQUEST,
+    of_a_pool,
     reply_in_two,
     server_held,
     talk,
 )
-from support.synthetic import MS, US, Conversation, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
 
 
 @pytest.mark.parametrize("wait", [10 * MS, 15 * MS, 40 * MS, 100 * MS, 200 * MS])
@@ -290,21 +291,53 @@ def test_behind_a_syn_proxy_alike_acks_are_no_timer(diagnose, rtt_ms, thinks, ve
     assert diagnose(c.segments).verdict == verdict
 
 
-@pytest.mark.parametrize(("timer", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 40)])
-def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, verdict, stalls):
+@pytest.mark.parametrize(
+    ("timer", "answers", "verdict", "stalls"),
+    [(0, False, "INCONCLUSIVE", 0), (0, True, "CLEAN", 0), (LATE, False, "STALL", 40)],
+)
+def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, answers, verdict, stalls):
     """The SYN came with another TTL than the data: how soon it was answered says nothing of the client, which is a
-    round trip of 40 ms away, and acknowledges before each request. That is no timer, unless it takes longer still."""
+    round trip of 40 ms away, and acknowledges before each request. That may be its timer, unless it answers as soon;
+    what takes longer still surely is."""
     c = Conversation(syn_ttl=57)
     c.handshake()
     for number in range(40):
-        c.client_sends(REQUEST, after_ns=(40 + number % 7 * 5) * MS)
+        c.client_sends(REQUEST, after_ns=(40 + number % 7 * (0 if answers else 5)) * MS)
         c.server_sends(HEADER, after_ns=200 * US)
         c.client_acks(after_ns=timer + 40 * MS + number * 13 % 40 * 10 * US)
         c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=40 * MS + number * 17 % 40 * 10 * US)
+        if not answers:
+            c.client_acks(after_ns=40 * MS + number * 17 % 40 * 10 * US)
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
-    assert (result.summary.round_trips.count > 0) is not bool(stalls)
+    assert (result.summary.round_trips.count > 0) is (verdict == "CLEAN")
+
+
+@pytest.mark.parametrize(
+    ("thinks_ms", "rtt_ms", "handshake_ms", "verdict", "unsure"),
+    [
+        (60, 0, None, "INCONCLUSIVE", 38),
+        (60, 0, 1, "STALL", 0),
+        (60, 60, None, "INCONCLUSIVE", 38),
+        (60, 60, 60, "CLEAN", 0),
+        (1, 60, None, "CLEAN", 0),
+        (60, 20, None, "INCONCLUSIVE", 38),
+    ],
+)
+def test_a_pool_from_before_the_capture(diagnose, thinks_ms, rtt_ms, handshake_ms, verdict, unsure):
+    """All ACKs come 40 ms late or more: by the timer of a near client that thinks for longer, or by the path.
+
+    A handshake of another connection of the same hosts tells, or data that comes as soon as ACKs do.
+    """
+    segments = of_a_pool(thinks_ms, rtt_ms)
+    if handshake_ms:
+        other = Conversation(client=("10.0.0.1", 3), rtt_ns=handshake_ms * MS, t0_ns=999 * SECOND)
+        other.handshake()
+        segments = merge(other.seen_at("server"), segments)
+    result = diagnose(segments)
+    assert (result.verdict, result.quality.unresolved.get("no_handshake", 0)) == (verdict, unsure)
+    assert result.summary.stalls == (38 if verdict == "STALL" else 0)
+    assert result.summary.round_trips.count == (38 if verdict == "CLEAN" else 0)
 
 
 def rare(c: Conversation, number: int, *, stalls: bool, jitter: int) -> None:

@@ -8,10 +8,12 @@ from nagle_lab.diagnosis.observed.columns import (
     Columns,
     among,
     are_all,
+    as_column,
     counts,
     distinct,
     groups,
     in_order,
+    listed,
     maximum,
     only_in,
     percentile,
@@ -45,7 +47,8 @@ class Candidates:
         trigger_not_held : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
-        connections of that peer
+        connections of that peer; no longer than the path to it, where that is known
+    is_path_known : whether a handshake between the two hosts shows how long a round trip takes
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
     tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
@@ -153,6 +156,7 @@ class _Joined(dict[str, Column]):
             "beside_unacked": lambda: involved.of_side("beside_unacked", side),
             "began": lambda: involved.rows("first_ts"),
             "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),
+            "is_path_known": lambda: _paths(involved, programs) >= 0,
         }
         if without_echoes := programs.without_echoes:
             says_nothing = among(involved.of_side("program", side), without_echoes)
@@ -186,7 +190,19 @@ def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> 
         return fastest_ack
     its_peers = pick(programs.keys_of(involved, sides), without)
     of_program = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
-    return replaced(fastest_ack, without, [of_program[int(peer)] for peer in its_peers])
+    paths = listed(pick(_paths(involved, programs), without))
+    known = [
+        min(of_program[int(peer)], path) if path >= 0 else of_program[int(peer)]
+        for peer, path in zip(its_peers, paths, strict=True)
+    ]
+    return replaced(fastest_ack, without, known)
+
+
+def _paths(involved: Involved, programs: Programs) -> Column:
+    """How long a round trip between the hosts of each row takes, by their handshakes, ns (n,); -1 not known."""
+    place, table = involved.table.layout.columns["address"], involved.table
+    by_connection = [programs.paths.between(table.row(int(number))[place]) for number in involved.numbers]
+    return pick(as_column([-1 if path is None else path for path in by_connection]), involved.of)
 
 
 def times_peer_spoke(c: Candidates) -> int:

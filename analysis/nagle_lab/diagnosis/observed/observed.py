@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import percentile
+from nagle_lab.diagnosis.observed.columns import lowest, percentile
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
@@ -127,6 +127,8 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     """What was observed of the program of these candidates."""
     own, peers = program.own, program.peers
     peer = fastest(peers.handshake, peers.after_handshake) or min(peers.handshake, default=0)
+    if not peers.handshake and peer >= NEAR and len(known := c.only(c.is_path_known > 0)):
+        peer = min(peer, lowest(known.peer_fastest_ack))
     own_time = _own(own, c)
     if program.is_on_loopback and own_time is not None and peer:
         own_time = min(own_time, peer)  # both ends are one host: a slow answer to a SYN is no path

@@ -28,6 +28,7 @@ from nagle_lab.diagnosis.observed.columns import (
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import COMPARABLE
+from nagle_lab.diagnosis.observed.paths import KnownPaths
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
@@ -146,10 +147,14 @@ class Program:
 
 
 class Programs(dict[int, Program]):
-    """Programs and peers, by key: the numbers of both in ``connection`` (tcp/engine.h); the latter may be OTHERS."""
+    """Programs and peers, by key: the numbers of both in ``connection`` (tcp/engine.h); the latter may be OTHERS.
 
-    def __init__(self, tables: Tables) -> None:
+    ``earlier_paths`` is what was known of paths before the capture.
+    """
+
+    def __init__(self, tables: Tables, earlier_paths: KnownPaths) -> None:
         super().__init__()
+        self._paths, self._knows_paths = earlier_paths, False
         self._no_waits, self._connections = tables.no_wait, tables.connection
         self._looked_at = 0  # rows of the former
         self._by_themselves = _peers_by_themselves(tables)
@@ -194,6 +199,14 @@ class Programs(dict[int, Program]):
                 self._looked_at += count
             if count < len(frames):
                 return
+
+    @property
+    def paths(self) -> KnownPaths:
+        """How far apart the hosts are; only found out when asked for, as most captures have all handshakes."""
+        if not self._knows_paths:
+            self._paths.add(self._connections)
+            self._knows_paths = True
+        return self._paths
 
     @property
     def without_echoes(self) -> list[int]:

@@ -34,7 +34,11 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     peer, margin = observed.peer, late_margin(observed.peer)
     late = c.only((c.late_by(peer) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
     sent_late, surely = _sent_late(late, c, observed)
-    judged.reject(len(c) - len(sent_late), Rejected.NOT_LATE)
+    held = _held_for_a_round_trip(observed)
+    unsure = _may_all_be_late(held, observed)
+    judged.leave_open(unsure, Obstacle.NO_HANDSHAKE)
+    judged.round_trips.append((held - unsure).row)
+    judged.reject(len(c) - len(sent_late) - len(unsure), Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
     others, peers = _ways_to_peers(observed), observed.program.peers
     if not (peer >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)):
@@ -47,6 +51,29 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     if len(piggybacked) and _is_the_path(piggybacked, peer, peers.handshake_more, enough=1):
         piggybacked = piggybacked.picked([])
     return pure | piggybacked
+
+
+def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
+    """Those whose peer does nothing sooner than a delayed-ACK timer fires, though no handshake shows how far it is.
+
+    A client that thinks for longer than 40 ms, on a connection that began before the capture, acknowledges everything
+    by its timer. Where its data comes as soon as its ACKs do, it is the path that takes so long.
+    """
+    unsure = held.only((held.trigger_to_ack >= LINUX_TIMER) & (held.trigger_to_ack < LONGEST_WAIT))
+    if not len(unsure) or not len(unsure := unsure.only(unsure.is_path_known == 0)):
+        return unsure
+    _, latest = around(int(unsure.usual_wait))
+    as_soon = sum(ns <= latest for ns in observed.program.peers.data)
+    return unsure if as_soon < REPEATED else unsure.picked([])
+
+
+def _held_for_a_round_trip(observed: Observed) -> Candidates:
+    """What followed early ACKs at once: Nagle's algorithm held it for as long as these took."""
+    early = observed.early
+    waits_for_acks = observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early)
+    if len(early) < CONCLUSIVE or not waits_for_acks:
+        return early.picked([])
+    return early.released_within(*around(observed.own if observed.is_away else 0))
 
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:

@@ -46,6 +46,7 @@ class Obstacle(StrEnum):
     NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections, or at other times, they wait for no ACK
     CONNECTIONS_DIFFER = "connections_differ"  # it seems held on some of them, judged by themselves; not on others
     ROUND_TRIP_UNKNOWN = "round_trip_unknown"  # from the capture point to the sender and back
+    NO_HANDSHAKE = "no_handshake"  # shows how far away the peer is, and all of its ACKs may be late
     PATH_VARIES = "path_varies"  # ACKs came late, but so does everything of that end
     COARSE_CLOCK = "coarse_clock"  # its steps hide the time from ACK to release
     COINCIDENCE = "coincidence"  # one release, among pauses of any length

@@ -32,8 +32,8 @@ from nagle_lab.diagnosis.observed.columns import (
     select,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, MOST_LOOKED_AT, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, around, observe
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, REPEATED
+from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, observe
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
@@ -70,7 +70,6 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     c = c.only(c.ack_frame > 0)
     c = _without_announced(c, judged)
     observed = observe(program, setting, c)
-    _find_round_trips(observed, judged)
     late = _without_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
         judged.leave_open(
@@ -152,15 +151,6 @@ def _without_unread(late: Candidates, judged: Judged) -> Candidates:
     unread = (late.beyond_full > 0) & (late.pure > 0)
     judged.reject(total(unread), Rejected.NOT_READ)
     return late.only(unread == 0)
-
-
-def _find_round_trips(observed: Observed, judged: Judged) -> None:
-    """Add what followed early ACKs at once: Nagle's algorithm held it for a round trip of the path."""
-    early = observed.early
-    soonest, latest = around(observed.own if observed.is_away else 0)
-    prompt = rows_where(early.is_released_within(soonest, latest))
-    if len(early) >= CONCLUSIVE and observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early):
-        judged.round_trips.append(pick(early.row, prompt))
 
 
 def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:

@@ -226,7 +226,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     held_ms: Number  # how long its data waited for delayed ACKs: the sum of its stalls' waits
     round_trips_ms: Number  # and for ACKs that were not delayed
     sent: dict[Role, SentTotals]  # by role: "client", "server"
-    handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not captured
+    handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not seen, or a proxy's
 
     @property
     def ends(self) -> tuple[SocketAddress, SocketAddress]:
