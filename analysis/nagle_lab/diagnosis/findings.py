@@ -44,6 +44,7 @@ from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, R
 from nagle_lab.diagnosis.proof.relays import leave_open_asked, reject_relayed
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
+from nagle_lab.diagnosis.servers import OpenByServer
 from nagle_lab.diagnosis.sums import Sums, astray_shares, largest_clock_step
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
@@ -68,6 +69,7 @@ class Findings:
     holds : of the stalls of each program, and of each peer that is looked at by itself
     behind_full : stalls whose trigger was a full segment
     unresolved_exchanges : exchanges of which it cannot be told whether they stalled
+    open_by_server : the same obstacles, by the server of the connection
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often, by the role of the end whose data waited so
@@ -103,6 +105,7 @@ class Findings:
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle_gaps.CauseTotals = {}
         self.held, self.delayed = Ends(), Ends()
+        self.open_by_server = OpenByServer()
         seen_again = mark_seen_again(tables.connection)
         self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
         self._count_before_judging(tables)
@@ -202,6 +205,7 @@ class Findings:
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))
         self.rejected.update(judged.rejected)
+        self.open_by_server.add(candidates, involved, judged)
         self.holds += judged.holds
         self.grounds += judged.grounds
         for obstacle, unsure in judged.unresolved:

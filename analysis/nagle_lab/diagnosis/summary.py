@@ -59,6 +59,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
             left_out=findings.unwanted.connections if findings.unwanted.connections == totals.connections else 0,
+            servers=findings.open_by_server.evidence(findings.connections),
             cut_off=sum(count for kind, count in totals.not_decoded.items() if kind & REASON == CUT),
         )
     )

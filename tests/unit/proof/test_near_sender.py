@@ -26,6 +26,17 @@ def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
     assert "capture all connections of the sending host" in result.reason
 
 
+@pytest.mark.parametrize(("port", "says"), [(81, "10.0.0.2:81: 20 answered exchanges; 19 "), (0, "1000 ")])
+def test_a_busy_server_hides_nothing_of_another(diagnose, port, says):
+    """A thousand pauses of one say nothing of twenty releases of the other, which may have been held, or not."""
+    pauses = reply_in_two(LATE, lambda number: (3 + number % 9) * MS)
+    busy = talk(pauses, exchanges=1000, client=("10.0.0.9", 50_000), server=("10.0.0.2", 82))
+    waits = talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US), server=("10.0.0.2", port))
+    result = diagnose(merge(busy.segments, waits.segments) if port else busy.segments)
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE" if port else "CLEAN", 0)
+    assert result.reason.startswith(says)
+
+
 @pytest.mark.parametrize(("paused", "verdict"), [(range(1, 24, 4), "CLEAN"), ((1, 2), "INCONCLUSIVE")])
 def test_pauses_as_long_after_most_early_acks_are_the_program_s(diagnose, paused, verdict):
     """Two of three say less than that: a busy machine makes a program pause now and then."""

@@ -57,6 +57,7 @@ class Evidence:
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
     left_out : connections, where a filter left out all of them
+    servers : the same for those servers of which something is left open, by address and port, most first
     cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
     """
 
@@ -72,11 +73,22 @@ class Evidence:
     chances: int = 0
     left_out: int = 0
     cut_off: int = 0
+    servers: Mapping[str, "Evidence"] = field(default_factory=dict)
 
     @property
     def is_stream(self) -> bool:
         """Whether there are hardly any answers, but enough data that could have been held."""
         return self.exchanges < ENOUGH_EXCHANGES and self.chances >= ENOUGH_CHANCES
+
+    @property
+    def judged(self) -> int:
+        """In how many exchanges, or behind how many late ACKs, a stall would have been seen."""
+        return max(self.exchanges, self.late_without_stall)
+
+    @property
+    def as_many_exchanges(self) -> int:
+        """How many exchanges the data of a stream says as much as; 0 where it is none."""
+        return self.chances // CHANCES_EACH if self.is_stream else 0
 
 
 def decide(evidence: Evidence) -> tuple[Verdict, str]:
@@ -119,31 +131,43 @@ def _what_is_clean(evidence: Evidence) -> str:
 
 def _what_hinders(evidence: Evidence) -> str:
     """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
-    exchanges, unresolved = evidence.exchanges, evidence.unresolved
     if evidence.left_out:
         connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
         return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
-    judged = max(exchanges, evidence.late_without_stall)  # a stall would have been seen in so many
-    as_many = evidence.chances // CHANCES_EACH if evidence.is_stream else 0  # exchanges that say as much
-    left_open = sum(unresolved.values())
-    without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
-    are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
-    if are_many or left_open > MOST_UNRESOLVED * max(judged, as_many):
-        obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
-        return f"{_exchanges_text(exchanges)}; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
+    if reason := _too_much_is_open_of_one(evidence) or _too_much_is_open(evidence):
+        return reason
     if evidence.astray_share > MOST_ASTRAY:
         return (
             f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "
             "acknowledgement; capture at one interface of one host, with `-B 16384`"
         )
-    if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and judged < ENOUGH_EXCHANGES):
+    if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and evidence.judged < ENOUGH_EXCHANGES):
         which = "every connection" if evidence.one_way == 1 else f"{evidence.one_way:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
-    if judged < ENOUGH_EXCHANGES and not as_many:
+    if evidence.judged < ENOUGH_EXCHANGES and not evidence.as_many_exchanges:
         return (
-            f"{_exchanges_text(exchanges)}, none stalled, "
+            f"{_exchanges_text(evidence.exchanges)}, none stalled, "
             f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
         )
+    return ""
+
+
+def _too_much_is_open(evidence: Evidence) -> str:
+    """Why of too many candidates it cannot be told whether they were held, and what to do; empty where of few."""
+    unresolved, left_open = evidence.unresolved, sum(evidence.unresolved.values())
+    without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
+    are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
+    if not are_many and left_open <= MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges):
+        return ""
+    obstacle = max(unresolved, key=lambda obstacle: unresolved[obstacle])
+    return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
+
+
+def _too_much_is_open_of_one(evidence: Evidence) -> str:
+    """The same of one of several servers: the others hide nothing of it."""
+    for server, one in evidence.servers.items():
+        if one.exchanges < evidence.exchanges and (reason := _too_much_is_open(one)):
+            return f"{server}: {reason}"
     return ""
 
 

@@ -1,0 +1,93 @@
+"""What is left open of each server: in a capture of several, the others must not hide how much that is."""
+
+from collections import Counter, defaultdict
+
+from nagle_lab.diagnosis.observed.columns import (
+    Column,
+    Columns,
+    chunks,
+    counts,
+    distinct,
+    listed,
+    pick,
+    ranks,
+    rows_where,
+)
+from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.enough import REPEATED
+from nagle_lab.diagnosis.observed.observed import LATE_NEAR
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
+from nagle_lab.diagnosis.result.result import end_text
+from nagle_lab.diagnosis.result.verdict import Evidence
+from nagle_lab.packet.segment import address_text
+from nagle_lab.tcp.tables import Table
+
+Server = tuple[bytes, int]  # address and port
+
+
+class OpenByServer:
+    """How many candidates are left open, and how many had a late ACK, by the server of their connection."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Counter[Obstacle]] = defaultdict(Counter)  # by the number of its program
+        self._late: Counter[int] = Counter()
+        self._connection: dict[int, int] = {}  # one of each
+
+    def add(self, candidates: Columns, involved: Involved, judged: Judged) -> None:
+        """Add what was decided of these candidates."""
+        server = involved.of_side("program", 1 - involved.rows("client"))
+        is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LATE_NEAR
+        late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
+        self._late.update(_counted(pick(server, late)))
+        for obstacle, unsure in judged.unresolved:
+            for number, count in _counted(pick(server, unsure)).items():
+                self._open[number][obstacle] += count
+            for row in map(int, unsure):
+                self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
+
+    def evidence(self, connections: Table) -> dict[str, Evidence]:
+        """What there is of each server with three or more that are left open, by its address and port, most first."""
+        columns = connections.layout.columns
+        numbers: dict[Server, int] = {}
+        for number, left_open in sorted(self._open.items(), key=lambda item: -item[1].total()):
+            if left_open.total() >= REPEATED:  # one or two may be an accident
+                row = connections.row(self._connection[number])
+                side = 1 - row[columns["client"]]
+                numbers[row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]] = number
+        exchanges, chances = _totals(connections, set(numbers))
+        return {
+            end_text(address_text(server[0]), server[1]): Evidence(
+                1,
+                exchanges[server],
+                0,
+                unresolved=self._open[number],
+                late_without_stall=max(self._late[number] - self._open[number].total(), 0),
+                chances=chances[server],
+            )
+            for server, number in numbers.items()
+        }
+
+
+def _counted(numbers: Column) -> dict[int, int]:
+    """How often each number is there."""
+    each = distinct(numbers)
+    often = counts(ranks(numbers, each), len(each)) if len(numbers) else ()
+    return dict(zip(listed(each), listed(often), strict=True))
+
+
+def _totals(connections: Table, servers: set[Server]) -> tuple[Counter[Server], Counter[Server]]:
+    """Exchanges of these servers, and how often data followed an ACK or did not wait for one."""
+    exchanges: Counter[Server] = Counter()
+    chances: Counter[Server] = Counter()
+    if not servers:
+        return exchanges, chances
+    columns, unpack = connections.layout.columns, connections.layout.struct.iter_unpack
+    for _, packed in chunks(connections):
+        for row in unpack(packed):
+            side = 1 - row[columns["client"]]
+            server = row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]
+            if server in servers and not row[columns["left_out"]]:
+                exchanges[server] += row[columns["exchanges"]]
+                not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
+                chances[server] += row[columns["followed"]] + not_held
+    return exchanges, chances
