@@ -17,9 +17,8 @@ from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
-from nagle_lab.diagnosis.result.result import end_text
 from nagle_lab.diagnosis.result.verdict import Evidence
-from nagle_lab.packet.segment import address_text
+from nagle_lab.packet.segment import address_text, end_text
 from nagle_lab.tcp.tables import Table
 
 Server = tuple[bytes, int]  # address and port
