@@ -3,7 +3,7 @@
 import pytest
 
 from nagle_lab.reports.words.phrases import findings
-from support.stories import HEADER, LATE, REQUEST, reply_in_two, server_held, talk
+from support.stories import BODY, HEADER, LATE, REQUEST, reply_in_two, server_held, talk
 from support.synthetic import MS, US, Conversation, Segment, merge
 
 
@@ -46,3 +46,32 @@ def test_what_another_connection_asked_for_was_not_held(diagnose, asks, verdict,
     captured = [segment for segment in c.segments if segment not in late[10 : 10 + lost]]
     result = diagnose(merge(captured, control.segments))
     assert (result.verdict, result.summary.grounds.get("timestamps", 0)) == (verdict, 0 if asks else lost)
+
+
+@pytest.mark.parametrize(
+    ("every", "is_relay", "verdict", "stalls"), [(40, False, "STALL", 30), (100, True, "INCONCLUSIVE", 0)]
+)
+def test_data_that_comes_so_often_arrives_by_chance(diagnose, every, is_relay, verdict, stalls):
+    """Another connection sends to the same host every 40 or 100 µs; a relay is woken by it each time."""
+    c = Conversation(rtt_ns=400 * US)
+    c.handshake()
+    wakes = []
+    for number in range(30):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=6 * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        release = c.server_sends(BODY, after_ns=(50 + number % 7) * US)
+        wakes.append(release.ts_ns - 30 * US)
+        c.client_acks(after_ns=10 * US)
+    dense = Conversation(client=("10.0.0.7", 41_000), server=("10.0.0.2", 9_000), t0_ns=c.segments[0].ts_ns)
+    dense.handshake()
+    number = 0
+    while dense.client.now_ns < wakes[-1]:
+        number += 1
+        following = dense.client.now_ns + (every // 2 + number * 37 % every) * US
+        if is_relay and following > wakes[0]:
+            following = wakes.pop(0) if len(wakes) > 1 else wakes[0]
+        dense.client_sends(400, at_ns=max(following, dense.client.now_ns + US))
+    result = diagnose(merge(c.seen_at("server"), dense.segments))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)

@@ -23,7 +23,9 @@ from nagle_lab.diagnosis.observed.columns import (
     select,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.enough import CONCLUSIVE
 from nagle_lab.diagnosis.observed.programs import Programs
+from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
 
 TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known
@@ -48,6 +50,8 @@ class Candidates:
     peer : the number of the peer's program
     peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
         connections of that peer; no longer than the path to it, where that is known
+    arrives_every : how often the other connection whose data arrived in between (``arrival``) has data, ns from one
+        segment to the next, mean; NEVER where none arrived, or it has only a few
     is_path_known : whether a handshake between the two hosts shows how long a round trip takes
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
@@ -155,6 +159,7 @@ class _Joined(dict[str, Column]):
             "first_not_held": lambda: involved.of_side("first_not_held", side),
             "beside_unacked": lambda: involved.of_side("beside_unacked", side),
             "began": lambda: involved.rows("first_ts"),
+            "arrives_every": lambda: _arrives_every(rows["arrival"], involved),
             "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),
             "is_path_known": lambda: _paths(involved, programs) >= 0,
         }
@@ -196,6 +201,17 @@ def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> 
         for peer, path in zip(its_peers, paths, strict=True)
     ]
     return replaced(fastest_ack, without, known)
+
+
+def _arrives_every(arrival: Column, involved: Involved) -> Column:
+    columns, table = involved.table.layout.columns, involved.table
+    every = {-1: NEVER}
+    for number in map(int, distinct(pick(arrival, rows_where(arrival >= 0)))):
+        row = table.row(number)
+        segments = max(row[columns["data_segments", 0]], row[columns["data_segments", 1]])
+        lasted = max(row[columns["last_ts"]] - row[columns["first_ts"]], 0)
+        every[number] = lasted // segments if segments >= CONCLUSIVE else NEVER  # what comes seldom is no chance
+    return as_column([every[int(number)] for number in arrival])
 
 
 def _paths(involved: Involved, programs: Programs) -> Column:

@@ -83,7 +83,7 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         return near
     middle = usual_release(near, observed.setting.resolution)
     behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
-    if len(behind_arrivals) >= max(2, len(near) / 2):
+    if len(behind_arrivals) >= max(2, len(near) / 2) and not _arrive_by_chance(behind_arrivals, near):
         _set_aside_relayed(pure, near, behind_arrivals, observed, judged)
         return near.picked([])
     is_usual, is_fine = middle <= limit, observed.setting.resolution <= FINE
@@ -106,17 +106,30 @@ def _set_aside_relayed(
     """Reject all: their program passes on data that arrived meanwhile from other connections.
 
     But leave them open at a slow stack where that data is mostly of connections with releases of their own: these run
-    in step, so it arrives then by chance.
+    in step, so it arrives then by chance; and where that data comes so often that chance brings more than a few.
     """
     arrivals = behind_arrivals.arrival
     in_step = total(among(arrivals, distinct(near.connection)))
-    if is_slow_stack(pure, observed) and in_step > len(arrivals) / 2:
+    may_be_chance = is_slow_stack(pure, observed) and in_step > len(arrivals) / 2
+    if may_be_chance or _expected(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
     judged.reject(len(pure), Rejected.RELAYED)
     for connection, other in zip(behind_arrivals.connection, arrivals, strict=True):
         judged.relays[int(connection), int(other)] += 1
+
+
+def _expected(behind: Candidates) -> float:
+    """Behind how many of these releases data would have arrived by chance, as often as its connection has any."""
+    both = zip(behind.ack_to_release, behind.arrives_every, strict=True)
+    return sum(min(int(release) / max(int(every), 1), 1) for release, every in both)
+
+
+def _arrive_by_chance(behind: Candidates, near: Candidates) -> bool:
+    """Whether no more releases stand behind arrivals than chance explains, with three standard deviations."""
+    by_chance = _expected(behind) / len(behind) * len(near)
+    return len(behind) <= by_chance + 3 * sqrt(by_chance)
 
 
 def _slow_connections(near: Candidates, limit: float, percent: float) -> Candidates:
