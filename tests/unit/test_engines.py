@@ -29,12 +29,14 @@ from support.synthetic import (
     ETHERNET,
     MS,
     RAW,
+    SECOND,
     US,
     Conversation,
     Frame,
     Interface,
     Segment,
     ip_bytes,
+    merge,
     pcap_bytes,
     pcapng_bytes,
 )
@@ -292,6 +294,26 @@ def test_every_story(engine, story, begins):
     for position in ("client", "middle", "server"):
         content = pcap_bytes(talk(story, 5, rtt_ns=10 * MS).seen_at(position)[begins:])
         assert followed(engine, content, window_bytes=300) == plainly(content)
+
+
+@pytest.mark.parametrize("begins", [3, 4, 5, 6])
+@pytest.mark.parametrize("others", ["", "a handshake before", "a handshake later"])
+def test_the_end_that_several_connections_have_is_the_server(engine, begins, others):
+    """Both ports may be a client's, and who sends first in the capture says little where that began later."""
+    ports = range(40_000, 40_003)
+    talks = [
+        talk(STALLED[0], 5, client=("10.0.0.1", port), server=("10.0.0.2", 50_051)).segments[begins + port % 2 :]
+        for port in (ports if not others else ports[:1])
+    ]
+    if others:
+        later = 5 * SECOND if others.endswith("later") else -5 * SECOND
+        other = Conversation(("10.0.0.9", 40_000), ("10.0.0.2", 50_051), t0_ns=talks[0][0].ts_ns + later)
+        other.handshake()
+        talks.append(other.segments)
+    content = pcap_bytes(merge(*talks))
+    said = followed(engine, content, window_bytes=300)
+    assert said == plainly(content)
+    assert all(row["port", 1 - row["client"]] == 50_051 for row in contents_of(said, "connection"))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,6 +9,7 @@ enum { CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, LEAST_USUAL = 1200, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
 enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768, EPHEMERAL_FREEBSD = 10000 };
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction in events.py */
+enum { SURELY = 2 }; /* see machine.py */
 enum { AT_ONCE = 3, LEAST_STEP = 200000 };
 static const int64_t COPY = 5000000, SURELY_COPY = 200000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
@@ -137,6 +138,7 @@ typedef struct { /* Connection */
     int32_t repeat_exchanges;
     int8_t latest_data; /* side that sent data last; -1 none */
     int8_t opener;
+    int8_t shared;
     int8_t sender; /* side of the last packet; -1 none */
     uint8_t asking;
     uint8_t server_first;
@@ -161,14 +163,22 @@ static inline int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
+static inline int side_by_port(const flow *f)
+{
+    int one = f->port[0] >= EPHEMERAL, two = f->port[1] >= EPHEMERAL;
+    if (one == two)
+        one = f->port[0] >= EPHEMERAL_FREEBSD, two = f->port[1] >= EPHEMERAL_FREEBSD;
+    return one != two ? two : -1;
+}
+
 static inline int client_of(const flow *f)
 {
     if (f->halves[0].syn >= 0 || f->halves[1].syn >= 0)
         return 0;
-    int one = f->port[0] >= EPHEMERAL, two = f->port[1] >= EPHEMERAL;
-    if (one == two)
-        one = f->port[0] >= EPHEMERAL_FREEBSD, two = f->port[1] >= EPHEMERAL_FREEBSD;
-    return one != two ? two : f->opener > 0 ? f->opener : 0;
+    int by_port = side_by_port(f);
+    if (by_port >= 0)
+        return by_port;
+    return f->shared >= 0 ? 1 - f->shared : f->opener > 0 ? f->opener : 0;
 }
 
 static inline int32_t clock_step(const flow *f)

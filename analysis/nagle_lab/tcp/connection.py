@@ -164,7 +164,7 @@ class Connection:
         "asking", "at_once", "client", "exchange", "exchanges", "first_frame", "first_ts", "halves", "handshake",
         "is_copied", "key", "last_ts", "latest_data", "least_apart", "least_full_segment", "needs_programs", "number",
         "opener", "packets", "repeat_exchanges", "request_acked", "request_began", "request_ended", "response_began",
-        "response_ended", "sender", "server_first", "syn", "syn_ts",
+        "response_ended", "sender", "server_first", "shared", "syn", "syn_ts",
     )  # fmt: skip
 
     def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
@@ -185,6 +185,7 @@ class Connection:
         self.least_full_segment = USUAL_FULL_SIZE
         self.latest_data: Half | None = None  # who sent data last
         self.opener = -1  # side that sent the first data
+        self.shared = -1  # side whose address and port are those of more connections than the other's; -1 not known
         # The exchange that is open. A new one begins with the first data the asking side sends after the answering
         # side has sent some; a server that speaks first has one without a request.
         self.exchange = -1
@@ -210,18 +211,27 @@ class Connection:
     def learn_client(self) -> None:
         """Set ``client``, the side that asks.
 
-        By the handshake; else by the one port that is ephemeral; else by who sent data first; else side 0.
+        By the handshake; else by the one port that is ephemeral; else the server has its address and port in more
+        connections; else by who sent data first; else side 0.
         """
         one, two = self.halves
         if one.syn >= 0 or two.syn >= 0:
             self.client = 0
-            return
+        elif self.side_by_port >= 0:
+            self.client = self.side_by_port
+        elif self.shared >= 0:
+            self.client = 1 - self.shared
+        else:
+            self.client = max(self.opener, 0)
+
+    @property
+    def side_by_port(self) -> int:
+        """The side with the only port that is ephemeral; -1 where both are, or none."""
         for lowest in EPHEMERAL:
             ephemeral = self.key[1] >= lowest, self.key[3] >= lowest
             if sum(ephemeral) == 1:
-                self.client = ephemeral.index(True)
-                return
-        self.client = max(self.opener, 0)
+                return ephemeral.index(True)
+        return -1
 
     @property
     def clock_step(self) -> int:

@@ -140,6 +140,40 @@ static int forget(machine *m, flow *f)
     return close_connection(m, f);
 }
 
+/* Machine._compare_ends */
+static void compare_ends(const machine *m, flow *f)
+{
+    int64_t one = ends_count(&m->ends, f->address, f->port[0]), two = ends_count(&m->ends, f->address + 16, f->port[1]);
+    if (one != two)
+        f->shared = two > one;
+}
+
+/* Machine._note_end */
+static int note_end(machine *m, const flow *f, int side, int count)
+{
+    int64_t first = ends_note(&m->ends, f->address + 16 * side, f->port[side], f->number, count);
+    if (first < 0)
+        return first < -1 ? -1 : 0;
+    for (uint32_t i = m->live.oldest; i != NONE; i = live_at(&m->live, i)->newer)
+        if (live_at(&m->live, i)->number == first) {
+            compare_ends(m, live_at(&m->live, i));
+            break;
+        }
+    return 0;
+}
+
+static int learn_server(machine *m, flow *f, const segment *s)
+{
+    if (s->flags & SYN)
+        return note_end(m, f, 1, SURELY);
+    if (side_by_port(f) >= 0)
+        return 0;
+    if (note_end(m, f, 0, 1) || note_end(m, f, 1, 1))
+        return -1;
+    compare_ends(m, f);
+    return 0;
+}
+
 static flow *open_connection(machine *m, const segment *s)
 {
     flow *f = live_new(&m->live);
@@ -160,7 +194,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->request[1] = f->response[1] = -1;
     f->least_full_segment = USUAL_FULL_SIZE;
     f->exchange = -1;
-    f->latest_data = f->opener = f->sender = -1;
+    f->latest_data = f->opener = f->shared = f->sender = -1;
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
         x->seq = x->hole = x->not_held_end = x->rcv_nxt = x->syn = x->syn_window = -1;
@@ -176,7 +210,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->is_small_below = LEAST_MSS;
     }
     live_list(&m->live, f);
-    return f;
+    return learn_server(m, f, s) ? NULL : f;
 }
 
 static int begins_anew(const flow *f, const segment *s)
@@ -604,6 +638,7 @@ void machine_free(machine *m)
 {
     live_free(&m->live);
     programs_free(&m->programs);
+    ends_free(&m->ends);
     for (int i = 0; i < DURATIONS; i++)
         counted_free(&m->durations[i]);
     for (int i = 0; i < TABLES; i++)
@@ -665,5 +700,5 @@ int machine_pass(machine *m, snapshot *s)
     for (int i = 0; i < DURATIONS; i++)
         if (counted_pass(&m->durations[i], s))
             return -1;
-    return programs_pass(&m->programs, s) || live_pass(&m->live, s) ? -1 : 0;
+    return programs_pass(&m->programs, s) || ends_pass(&m->ends, s) || live_pass(&m->live, s) ? -1 : 0;
 }

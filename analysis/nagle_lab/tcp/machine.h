@@ -24,6 +24,7 @@ typedef struct {
     table tables[TABLES];
     counted durations[DURATIONS];
     programs programs;
+    ends ends;
     passed latest[REMEMBERED];
     uint64_t n_passed;
     live live;
