@@ -37,9 +37,9 @@ class OpenByServer:
         server = involved.of_side("program", 1 - involved.rows("client"))
         is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LATE_NEAR
         late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
-        self._late.update(_counted(pick(server, late)))
+        self._late.update(_how_often(pick(server, late)))
         for obstacle, unsure in judged.unresolved:
-            for number, count in _counted(pick(server, unsure)).items():
+            for number, count in _how_often(pick(server, unsure)).items():
                 self._open[number][obstacle] += count
             for row in map(int, unsure):
                 self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
@@ -67,7 +67,7 @@ class OpenByServer:
         }
 
 
-def _counted(numbers: Column) -> dict[int, int]:
+def _how_often(numbers: Column) -> dict[int, int]:
     """How often each number is there."""
     each = distinct(numbers)
     often = counts(ranks(numbers, each), len(each)) if len(numbers) else ()

@@ -143,7 +143,7 @@ def _summary(totals: EngineTotals, findings: Findings) -> Summary:
         packets_by=by_role["packets"],
         segments_by=by_role["segments"],
         wait_ms=wait,
-        hold_ms=_hold(findings),
+        hold_ms=_usual_hold(findings),
         release_us=_spread(findings.release),
         round_trips=CountAndTime(len(findings.round_trips), round(findings.round_trips.total / 1e6, 3)),
         grounds=dict(findings.grounds),
@@ -261,7 +261,7 @@ def _relays(findings: Findings) -> list[Relay]:
     return [Relay(*both, times) for both, times in most]
 
 
-def _hold(findings: Findings) -> Range | None:
+def _usual_hold(findings: Findings) -> Range | None:
     """Of the program with the most stalls."""
     if not findings.holds:
         return None

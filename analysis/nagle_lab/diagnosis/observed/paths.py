@@ -25,7 +25,7 @@ class KnownPaths:
             handshakes = rows["handshake"]
             for row in map(int, rows_where(handshakes >= 0)):
                 at = row * size + place
-                pair = _pair(packed[at : at + 32])
+                pair = pair_of(packed[at : at + 32])
                 longest[pair] = max(int(handshakes[row]), longest.get(pair, 0))
         self._longest |= longest
         if len(self._longest) > MOST_PATHS:
@@ -33,9 +33,10 @@ class KnownPaths:
 
     def between(self, addresses: bytes) -> int | None:
         """The round trip between two hosts, ns, given both addresses, 16 bytes each; None not known."""
-        return self._longest.get(_pair(addresses))
+        return self._longest.get(pair_of(addresses))
 
 
-def _pair(addresses: bytes) -> Pair:
+def pair_of(addresses: bytes) -> Pair:
+    """The two hosts, given both addresses, 16 bytes each."""
     one, other = addresses[:16], addresses[16:]
     return (one, other) if one <= other else (other, one)

@@ -28,7 +28,7 @@ from nagle_lab.diagnosis.observed.columns import (
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import COMPARABLE
-from nagle_lab.diagnosis.observed.paths import KnownPaths
+from nagle_lab.diagnosis.observed.paths import KnownPaths, Pair, pair_of
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
@@ -113,7 +113,7 @@ class Program:
     stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
         acknowledged
     not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order; when each
-        began, and when the first of all connections ended after that, ns: it may leave a window to later ones
+        began, and when the first connection of the two hosts ended after that, ns: it may leave a window to later ones
     """
 
     own: Reactions = field(default_factory=Reactions)
@@ -253,16 +253,25 @@ class Programs(dict[int, Program]):
                 kept[int(connection[row])] = first, first
 
     def _look_for_ends(self) -> None:
-        """When the first connection ended after each in ``not_held_on`` began; of very many, when that one began."""
-        if len(self._connections) > AT_ONCE or not self._not_held_on:
-            return
+        """When the first connection of the same two hosts ended after each in ``not_held_on`` began; of very many
+        connections, when that one began.
+        """
         table = self._connections
-        ends = sorted(map(int, Columns(table.layout, table.read(0, len(table)))["last_ts"]))
+        if len(table) > AT_ONCE or not self._not_held_on:
+            return
+        columns, ends = table.layout.columns, defaultdict[Pair, list[int]](list)
+        pairs = []  # by the number of the connection
+        for row in table.layout.struct.iter_unpack(table.read(0, len(table))):
+            pairs.append(pair_of(row[columns["address"]]))
+            ends[pairs[-1]].append(row[columns["last_ts"]])
+        for ended in ends.values():
+            ended.sort()
         for of_clients in self._not_held_on.values():
             for kept in of_clients.values():
                 for number, (began, _) in kept.items():
-                    place = bisect_left(ends, began)
-                    kept[number] = began, ends[place] if place < len(ends) else began  # the clock was set back
+                    ended = ends[pairs[number]]
+                    place = bisect_left(ended, began)
+                    kept[number] = began, ended[place] if place < len(ended) else began  # the clock was set back
 
     def _add_stale_echoes(self, connections: Columns) -> None:
         for side in (0, 1):

@@ -97,7 +97,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if observed.sent_before.total() > SENT_ANYWAY_FAR * len(pure) + 0.5:
         soonest, latest = around(observed.own)
         in_time = pure.released_within(soonest, latest)
-        unsure = _held_elsewhere(pure, observed) | may_be_while_on(in_time, observed)
+        unsure = _held_where_others_do_not(pure, observed) | may_be_while_on(in_time, observed)
         judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
         judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
         return nothing
@@ -115,7 +115,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         base = min(base, int(percentile(pure.ack_to_release, 5)))
         soonest = base - varies
     soon = total((pure.ack_to_release < soonest) & (pure.echo != Echo.AFTER))
-    by_own_clock = is_paced(soon_enough, observed.setting.resolution) and not _are_merged(pure, observed)
+    by_own_clock = is_paced(soon_enough, observed.setting.resolution) and not _are_several_writes(pure, observed)
     if by_own_clock or soon > HARDLY_ANY * len(pure) + 0.5:
         judged.reject(len(pure), Rejected.NAGLE_OFF)
         return nothing
@@ -152,7 +152,7 @@ def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
     return sooner <= VARIES * middle_half([*own.by_kernel, *own.data])
 
 
-def _held_elsewhere(pure: Candidates, observed: Observed) -> Candidates:
+def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidates:
     """Those that seem held on connections of which nothing shows that they wait for no ACK, though others do not.
 
     A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
@@ -223,7 +223,7 @@ def _are_sums_only_late(prompt: Candidates, early: Candidates) -> bool:
     return len(pieces) <= PIECES and 2 * total(among(prompt.released_bytes, sorted(set(sums)))) > len(prompt)
 
 
-def _are_merged(pure: Candidates, observed: Observed) -> bool:
+def _are_several_writes(pure: Candidates, observed: Observed) -> bool:
     """Whether several writes follow late ACKs in one segment, and single ones early ACKs: they were merged."""
     single = Counter(map(int, observed.early.released_bytes[:MOST_LOOKED_AT]))
     if len(observed.early) < CONCLUSIVE or len(pure) < REPEATED:

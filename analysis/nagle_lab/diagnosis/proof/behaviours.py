@@ -45,7 +45,7 @@ def _judged_apart(
     """
     alone = _judged_alone(c, late, program, setting)
     on_those = _proved(c.among(c.connection, alone.holding), program, setting)
-    if _seem_held(on_those) < CONCLUSIVE or on_those.stall_count < together.stall_count:
+    if _seemingly_held(on_those) < CONCLUSIVE or on_those.stall_count < together.stall_count:
         return together
     elsewhere = _proved(c.not_among(c.connection, alone.holding), program, setting)
     are_others_decided = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
@@ -75,14 +75,14 @@ def _judged_alone(c: Candidates, late: Candidates, program: Program, setting: Se
             continue
         number, tried = int(late.connection[group[0]]), tried + 1
         one = _proved(c.only(c.connection == number), program, setting)
-        if _seem_held(one) >= COMPARABLE:
+        if _seemingly_held(one) >= COMPARABLE:
             holding.append(number)
         elif one.stall_count or one.unresolved:
             are_open = True
     return _Alone(sorted(holding), are_open, tried)
 
 
-def _seem_held(judged: Judged) -> int:
+def _seemingly_held(judged: Judged) -> int:
     """How many are stalls, or would be if nothing showed that Nagle's algorithm is off elsewhere."""
     open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.NAGLE_OFF_ELSEWHERE]
     return judged.stall_count + sum(map(len, open_ones))

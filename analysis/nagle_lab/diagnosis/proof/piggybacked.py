@@ -97,7 +97,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
     is_kernel = _is_kernel(middle, prompt, held, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
-    if (middle <= 2 * HELD_ALIKE and _are_merged(prompt, observed)) or (is_kernel and grows):
+    if (middle <= 2 * HELD_ALIKE and _were_merged(prompt, observed)) or (is_kernel and grows):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
     elif is_kernel and _is_no_mere_answer(middle, prompt, c, observed):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
@@ -105,11 +105,11 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         if len(alike := _of_the_same_lengths(prompt, held)):
             judged.accept(alike, Ground.DATA_ACKS, _unknown_hold(alike, observed))
         judged.leave_open(prompt - alike, Obstacle.ACK_ON_DATA)
-    elif is_kernel or _may_be_held(middle, prompt, c, observed) or (middle <= AT_PEER and grows):
+    elif is_kernel or _may_be_by_kernel(middle, prompt, c, observed) or (middle <= AT_PEER and grows):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _are_merged(prompt: Candidates, observed: Observed) -> bool:
+def _were_merged(prompt: Candidates, observed: Observed) -> bool:
     """Whether writes were merged while they waited, nearly all of them, or those of an end that writes by a clock."""
     merged = _merged_writes(prompt, observed)
     are_nearly_all = len(merged) > NEARLY_ALL * len(prompt)
@@ -136,7 +136,7 @@ def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observe
     )
 
 
-def _may_be_held(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether a kernel may have sent ``prompt``, though its times do not prove it."""
     are_most = CONCLUSIVE <= len(prompt) > len(c) / 2  # a few of many on a busy machine are as quick by chance
     if (are_most and _answers_like_a_kernel(middle, observed)) or _is_too_soon(middle, observed):
@@ -160,7 +160,7 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
         _leave_open_by_jitter(piggybacked, held, observed, judged)
         return
     merged = _merged_writes(prompt, observed)
-    both_speak = _both_speak(prompt, c, observed)
+    both_speak = _both_speak_unasked(prompt, c, observed)
     if both_speak and (
         len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _early_acks_release(observed))
     ):
@@ -183,7 +183,7 @@ def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: O
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _both_speak(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+def _both_speak_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, on the connections of these candidates."""
     return _speaks_unasked(prompt, c, observed) and times_peer_spoke(prompt) >= REPEATED
 
@@ -193,7 +193,7 @@ def _may_have_waited(
 ) -> bool:
     """Whether something tells that what followed the peer's data, ``low`` to ``high`` ns later, is no mere answer."""
     return (
-        (_both_speak(prompt, c, observed) and _never_beside(prompt, c, observed))
+        (_both_speak_unasked(prompt, c, observed) and _never_beside(prompt, c, observed))
         or (_speaks_between(observed) and _grows_with_the_wait(prompt))
         or _are_two_talkers(prompt, observed)
         or len(_merged_writes(prompt, observed)) > NEARLY_ALL * len(prompt)

@@ -170,10 +170,10 @@ def causes(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Co
     fastest_ack : the fastest ACK of the side that ended each, ns, (n,)
     client : the side, 0 or 1, that is the client of its connection, (n,)
     """
-    return _counted(gaps, fastest_ack, client, _all_corked(gaps))
+    return _by_cause(gaps, fastest_ack, client, _all_corked(gaps))
 
 
-def _counted(
+def _by_cause(
     gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column, all_corked: Column
 ) -> CauseTotals:
     totals: CauseTotals = {}
@@ -197,6 +197,6 @@ def explained(gaps: Mapping[str, Column], fastest_ack: Column, client: Column, c
     """
     gap = gaps["gap"]
     totals: CauseTotals = {cause: (len(gap), total(gap))}
-    before = _counted(gaps, fastest_ack, client, gap < 0)
+    before = _by_cause(gaps, fastest_ack, client, gap < 0)
     add(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
     return totals
