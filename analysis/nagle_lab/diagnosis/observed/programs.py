@@ -113,7 +113,7 @@ class Program:
     stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
         acknowledged
     not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order; when each
-        began, and when the first connection of the two hosts ended after that, ns: it may leave a window to later ones
+        began, and when one of the two hosts first ended after that, ns: it may leave a window to later ones
     """
 
     own: Reactions = field(default_factory=Reactions)

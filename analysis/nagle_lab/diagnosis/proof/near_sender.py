@@ -159,7 +159,7 @@ def _released_by_kernel(
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
-        return _held_where_nothing_was_sent_before(pure, prompt, observed, judged)
+        return _held_on_the_others(pure, prompt, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
@@ -226,7 +226,7 @@ def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed)
     return len(prompt) <= by_chance + 3 * sqrt(by_chance)
 
 
-def _held_where_nothing_was_sent_before(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The prompt ones of connections that were not seen to send before the ACK, if nearly all there are prompt.
 
     TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender, and sooner than

@@ -49,9 +49,9 @@ def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
 def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
     """Connections on which data is held, and to which no window was left that one to the same peer does not have.
 
-    The first connection that ends leaves its window to all of the same hosts that begin later (Linux, tcp_metrics.c; it
-    is asked of the route again after an hour). So one that waits for no ACK would have it, too, if it began later; or
-    before, if none ended in between.
+    The first connection that ends leaves its window to all of the same hosts that begin later (Linux, tcp_metrics.c;
+    it is asked of the route again after an hour). So one that waits for no ACK would have it, too, if it began later;
+    or before, if none ended in between.
     """
     found: set[int] = set()
     for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
