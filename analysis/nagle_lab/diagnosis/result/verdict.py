@@ -186,8 +186,8 @@ _WHY = {  # what was seen; why it cannot be told; what to capture
     Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but how far away its sender is, is not known; capture "
     "from the beginning of the connections, or at the sender",
     Obstacle.NO_HANDSHAKE: "data waited for ACKs that came 38 ms later or more, as everything of that end does; no "
-    "handshake shows whether the path or its delayed-ACK timer takes so long; capture from the beginning of the "
-    "connections",
+    "handshake shows whether the path or its delayed-ACK timer takes so long; capture while any new connection "
+    "between the two hosts begins",
     Obstacle.PATH_VARIES: "data followed a late ACK, but the path alone delays as much; capture at both ends "
     "(`--same-traffic`)",
     Obstacle.COARSE_CLOCK: "data followed a late ACK, but how soon, the capture's clock is too coarse to say; "
