@@ -55,6 +55,7 @@ class Segment:
     vlan: tuple[int, ...] = ()  # VLAN ids, outermost first (two of them: QinQ)
     interface: int = 0  # of a pcapng file
     ttl: int = 64
+    ip_id: int = 0  # of IPv4
 
 
 @dataclass(frozen=True)
@@ -301,7 +302,7 @@ def ip_bytes(segment: Segment) -> bytes:
         return struct.pack(">IHBB", 6 << 28, length, 6, segment.ttl) + addresses + tcp
     length = 20 + len(tcp) if 20 + len(tcp) <= 0xFFFF else 0
     header = struct.pack(
-        ">BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, segment.ttl, 6, 0,
+        ">BBHHHBBH4s4s", 0x45, 0, length, segment.ip_id, 0x4000, segment.ttl, 6, 0,
         socket.inet_aton(segment.src), socket.inet_aton(segment.dst),
     )  # fmt: skip
     return header[:10] + struct.pack(">H", checksum(header)) + header[12:] + tcp

@@ -9,6 +9,7 @@ enum { CONTROL = SYN | FIN | RST };
 enum { LEAST_MSS = 536, LEAST_USUAL = 1200, USUAL_FULL_SIZE = 1448, TIMESTAMPS_OPTION = 12, LARGEST_SCALE = 14 };
 enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768, EPHEMERAL_FREEBSD = 10000 };
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction in events.py */
+static const uint8_t V4_MAPPED[12] = {[10] = 0xFF, [11] = 0xFF};
 enum { SURELY = 2 }; /* see machine.py */
 enum { AT_ONCE = 3, LEAST_STEP = 200000 };
 static const int64_t COPY = 5000000, SURELY_COPY = 200000, TIME_WAIT = 60000000000;
@@ -111,6 +112,7 @@ typedef struct { /* Half */
     uint8_t pushes;
     uint8_t kernel;
     uint8_t syn_ttl;
+    uint8_t is_ipv6;
 } half;
 
 typedef struct { /* Connection */
@@ -231,6 +233,14 @@ static inline int is_copy(const segment *s, const flow *f, int side)
         }
     }
     return 0;
+}
+
+static inline int leaves_ids_zero(const half *x)
+{
+    int ids = x->is_ipv6;
+    for (uint64_t i = 0; i < x->kept && i < RECENT; i++)
+        ids |= x->recent[i].ip_id;
+    return !ids;
 }
 
 /* Half.recent */

@@ -5,6 +5,7 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; connection
 
 from math import gcd
 
+from nagle_lab.packet.ip import V4_MAPPED
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.connection import (
     FIRST_NUMBER,
@@ -67,6 +68,14 @@ def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
         return s.ip_id == before.ip_id
     is_soon = 0 <= s.ts - before.ts <= (COPY if s.timestamps else SURELY_COPY)
     return is_soon and bool(s.length or s.flags & SYN or copied)
+
+
+def leaves_ids_zero(x: Half) -> bool:
+    """Whether the latest packets of ``x`` are of IPv4 and all have the identification 0.
+
+    RFC 6864 allows that, and macOS does it; Linux counts them (ip_select_ident).
+    """
+    return x.recent[0].src.startswith(V4_MAPPED) and not any(s.ip_id for s in x.recent)
 
 
 def acknowledged(x: Half, s: Segment) -> int:

@@ -208,6 +208,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->scale = -1;
         x->shift = LARGEST_SCALE;
         x->is_small_below = LEAST_MSS;
+        x->is_ipv6 = !!memcmp(s->src, V4_MAPPED, sizeof V4_MAPPED);
     }
     live_list(&m->live, f);
     return learn_server(m, f, s) ? NULL : f;
@@ -277,10 +278,12 @@ static int echoes_older(const half *y, const segment *s, const sent *answered)
 
 static int32_t beyond_full(const half *x, const half *y, int64_t ack)
 {
+    if (x->kernel == BSD || (x->syn < 0 && leaves_ids_zero(x)))
+        return 0;
     int64_t full = most(y->full_segment, y->learned_full_segment);
     if (!full && y->data.length >= LEAST_USUAL && y->data.start > y->snd_una)
         full = y->data.length;
-    return full && x->rcv_nxt >= 0 && x->kernel != BSD ? (int32_t)most(ack - y->snd_una - full, 0) : 0;
+    return full && x->rcv_nxt >= 0 ? (int32_t)most(ack - y->snd_una - full, 0) : 0;
 }
 
 static int ended_without_data(const half *x, const half *y, const segment *s, int64_t ack)

@@ -6,7 +6,7 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c 
 from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
 from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, NEVER, Acknowledgement, Half, Sent
 from nagle_lab.tcp.events import MS, PROBE, EndedBy
-from nagle_lab.tcp.learned import full_size_of, is_after
+from nagle_lab.tcp.learned import full_size_of, is_after, leaves_ids_zero
 
 # By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
 BSD = Kernel.BSD
@@ -23,13 +23,15 @@ def beyond_full(x: Half, ack: int) -> int:
 
     Where no SYN tells how large that is, what its peer sent behind other data is taken for full if it may be: had it
     been less, Nagle's algorithm would have held it. 0 where nothing tells, and for a BSD: macOS delays ACKs of
-    several full segments, too.
+    several full segments, too. Without its SYN it may be one if it leaves the identification of its packets 0.
     """
     y = x.peer
+    if x.kernel == BSD or (x.syn < 0 and leaves_ids_zero(x)):
+        return 0
     full = max(y.full_segment, y.learned_full_segment)
     if not full and y.data.length >= LEAST_USUAL and y.data.start > y.snd_una:
         full = y.data.length
-    return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 and x.kernel != BSD else 0
+    return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 else 0
 
 
 def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:
