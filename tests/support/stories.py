@@ -77,11 +77,11 @@ def behind_small(number_of_full: int, tail_after: int | None = None) -> Story:
     return exchange
 
 
-def of_a_pool(thinks_ms: int, rtt_ms: int, begins_s: int = 1000) -> list[Segment]:
+def of_a_pool(thinks_ms: int, rtt_ms: int, *, timestamps: bool = True) -> list[Segment]:
     """Two connections of a pool that was there before the capture: what the server sees of a two-write reply."""
     talks = []
     for port in (1, 2):
-        c = Conversation(client=("10.0.0.1", port), rtt_ns=rtt_ms * MS, t0_ns=begins_s * SECOND)
+        c = Conversation(client=("10.0.0.1", port), rtt_ns=rtt_ms * MS, t0_ns=1000 * SECOND, timestamps=timestamps)
         for number in range(20):
             c.client_sends(REQUEST, after_ns=thinks_ms * MS)
             c.server_sends(HEADER, after_ns=200 * US)

@@ -164,7 +164,7 @@ def test_periods_show_what_their_packets_show(tmp_path, engine, monkeypatch):
 
 def test_how_far_apart_hosts_are_is_remembered_from_one_period_to_the_next(tmp_path):
     """Connections of a pool whose client thinks for longer than its ACK timer: one handshake tells, of any."""
-    other = Conversation(client=("10.0.0.1", 50_000), t0_ns=999 * SECOND)
+    other = Conversation(client=("10.0.0.1", 50_000), t0_ns=1000 * SECOND)
     other.handshake()
     paths = [tmp_path / name for name in ("1", "2")]
     for path, segments in zip(paths, (other.segments, of_a_pool(60, 0)), strict=True):

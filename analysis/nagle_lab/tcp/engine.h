@@ -102,6 +102,7 @@ typedef struct {
     int64_t handshake;       /* from a SYN sent once to its sender's first ACK; -1 not captured */
     int64_t syn[2];          /* sequence number; -1 not captured */
     int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */
+    int64_t tsval_clock[2];  /* TSval less the time in ms of its latest segment, modulo 2**32; -1 none */
     int64_t first_not_held[2]; /* frame of the first in not_held; 0 none */
     int64_t held;            /* how long data waited for delayed ACKs; filled in by the diagnosis */
     int64_t round_trips;     /* how long it waited for others; likewise */

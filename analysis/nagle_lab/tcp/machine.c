@@ -100,6 +100,11 @@ static int close_connection(machine *m, flow *f)
     int is_complete = end_exchange(m, f), client = client_of(f);
     if (is_complete < 0)
         return -1;
+    int64_t clock[2];
+    for (int side = 0; side < 2; side++) {
+        const half *x = &f->halves[side];
+        clock[side] = x->tsval >= 0 ? (int64_t)(uint32_t)(x->tsval - x->last_ts / 1000000) : -1;
+    }
     connection row = {
         .number = f->number, .first_frame = f->first_frame, .first_ts = f->first_ts, .last_ts = f->last_ts,
         .packets = {one->packets, two->packets},
@@ -108,6 +113,7 @@ static int close_connection(machine *m, flow *f)
         .fastest_ack = {one->fastest_ack == NEVER ? -1 : one->fastest_ack,
                         two->fastest_ack == NEVER ? -1 : two->fastest_ack},
         .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead},
+        .tsval_clock = {clock[0], clock[1]},
         .first_not_held = {one->first_not_held, two->first_not_held}, .not_held = {one->not_held, two->not_held},
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},

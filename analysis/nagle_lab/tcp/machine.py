@@ -625,6 +625,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         handshake=connection.handshake,
         syn=(one.syn, two.syn),
         ahead=(one.ahead, two.ahead),
+        tsval_clock=[(half.tsval - half.last_ts // MS) % (1 << 32) if half.tsval >= 0 else -1 for half in halves],
         first_not_held=(one.first_not_held, two.first_not_held),
         not_held=(one.not_held, two.not_held),
         fin_acks=(one.fin_acks, two.fin_acks),

@@ -11,6 +11,7 @@ from support.stories import (
     RELEASE,
     REQUEST,
     of_a_pool,
+    prompt,
     reply_in_two,
     server_held,
     talk,
@@ -314,30 +315,38 @@ def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, answers, verdict, stal
 
 
 @pytest.mark.parametrize(
-    ("thinks_ms", "rtt_ms", "handshake_ms", "verdict", "unsure"),
+    ("thinks_ms", "rtt_ms", "handshake_ms", "boot_s", "verdict", "unsure"),
     [
-        (60, 0, None, "INCONCLUSIVE", 38),
-        (60, 0, 1, "STALL", 0),
-        (60, 60, None, "INCONCLUSIVE", 38),
-        (60, 60, 60, "CLEAN", 0),
-        (1, 60, None, "CLEAN", 0),
-        (60, 20, None, "INCONCLUSIVE", 38),
+        (60, 0, None, 0, "INCONCLUSIVE", 38),
+        (60, 0, 1, 1000, "STALL", 0),
+        (60, 60, None, 0, "INCONCLUSIVE", 38),
+        (60, 60, 60, 1000, "CLEAN", 0),
+        (60, 60, 20, 900, "INCONCLUSIVE", 38),
+        (1, 60, None, 0, "CLEAN", 0),
+        (60, 20, None, 0, "INCONCLUSIVE", 38),
     ],
 )
-def test_a_pool_from_before_the_capture(diagnose, thinks_ms, rtt_ms, handshake_ms, verdict, unsure):
+def test_a_pool_from_before_the_capture(diagnose, thinks_ms, rtt_ms, handshake_ms, boot_s, verdict, unsure):
     """All ACKs come 40 ms late or more: by the timer of a near client that thinks for longer, or by the path.
 
-    A handshake of another connection of the same hosts tells, or data that comes as soon as ACKs do.
+    A handshake of another connection of the same hosts tells, or data that comes as soon as ACKs do. Behind NAT other
+    hosts have that address, too: the timestamps of these begin at another time.
     """
     segments = of_a_pool(thinks_ms, rtt_ms)
     if handshake_ms:
-        other = Conversation(client=("10.0.0.1", 3), rtt_ns=handshake_ms * MS, t0_ns=999 * SECOND)
+        other = Conversation(client=("10.0.0.1", 3), rtt_ns=handshake_ms * MS, t0_ns=boot_s * SECOND)
         other.handshake()
         segments = merge(other.seen_at("server"), segments)
     result = diagnose(segments)
     assert (result.verdict, result.quality.unresolved.get("no_handshake", 0)) == (verdict, unsure)
     assert result.summary.stalls == (38 if verdict == "STALL" else 0)
     assert result.summary.round_trips.count == (38 if verdict == "CLEAN" else 0)
+
+
+def test_without_timestamps_another_host_of_that_address_tells_nothing(diagnose):
+    other = talk(prompt, client=("10.0.0.1", 3), rtt_ns=MS, timestamps=False, t0_ns=990 * SECOND)
+    result = diagnose(merge(other.seen_at("server"), of_a_pool(60, 60, timestamps=False)))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"no_handshake": 38})
 
 
 def rare(c: Conversation, number: int, *, stalls: bool, jitter: int) -> None:

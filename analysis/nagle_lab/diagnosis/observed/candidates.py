@@ -13,7 +13,6 @@ from nagle_lab.diagnosis.observed.columns import (
     distinct,
     groups,
     in_order,
-    listed,
     maximum,
     only_in,
     percentile,
@@ -21,6 +20,7 @@ from nagle_lab.diagnosis.observed.columns import (
     replaced,
     rows_where,
     select,
+    total,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import CONCLUSIVE
@@ -161,7 +161,7 @@ class _Joined(dict[str, Column]):
             "began": lambda: involved.rows("first_ts"),
             "arrives_every": lambda: _arrives_every(rows["arrival"], involved),
             "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),
-            "is_path_known": lambda: _paths(involved, programs) >= 0,
+            "is_path_known": lambda: _is_path_known(involved, peer, programs),
         }
         if without_echoes := programs.without_echoes:
             says_nothing = among(involved.of_side("program", side), without_echoes)
@@ -195,12 +195,35 @@ def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> 
         return fastest_ack
     its_peers = pick(programs.keys_of(involved, sides), without)
     of_program = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
-    paths = listed(pick(_paths(involved, programs), without))
-    known = [
-        min(of_program[int(peer)], path) if path >= 0 else of_program[int(peer)]
-        for peer, path in zip(its_peers, paths, strict=True)
-    ]
+    of_hosts = _known_paths(involved, programs)
+    known = []
+    rows = zip(its_peers, pick(involved.of, without), pick(sides, without), pick(fastest_ack, without), strict=True)
+    for peer, connection, side, own in rows:
+        of_these, _ = of_hosts[int(connection)][int(side)]
+        known.append(of_these if of_these < NEVER else int(own) or of_program[int(peer)])
     return replaced(fastest_ack, without, known)
+
+
+def _known_paths(involved: Involved, programs: Programs) -> list[tuple[tuple[int, bool], tuple[int, bool]]]:
+    """What all connections of the same two hosts show, for each of those involved (m,) and each side of it."""
+    columns, table, paths = involved.table.layout.columns, involved.table, programs.paths
+    clock = columns["tsval_clock", 0]
+    known = []
+    for number in involved.numbers:
+        row = table.row(int(number))
+        address, clocks = row[columns["address"]], row[clock : clock + 2]
+        known.append((paths.of(address, clocks, 0), paths.of(address, clocks, 1)))
+    return known
+
+
+def _is_path_known(involved: Involved, sides: Column, programs: Programs) -> Column:
+    """See ``is_path_known``; the peers are these sides (n,)."""
+    own = involved.rows("syns") * (involved.rows("handshake") >= 0)
+    if total(own) == len(own):
+        return own
+    known = _known_paths(involved, programs)
+    of_hosts = [known[int(connection)][int(side)][1] for connection, side in zip(involved.of, sides, strict=True)]
+    return own | as_column([int(is_known) for is_known in of_hosts])
 
 
 def _arrives_every(arrival: Column, involved: Involved) -> Column:
@@ -212,13 +235,6 @@ def _arrives_every(arrival: Column, involved: Involved) -> Column:
         lasted = max(row[columns["last_ts"]] - row[columns["first_ts"]], 0)
         every[number] = lasted // segments if segments >= CONCLUSIVE else NEVER  # what comes seldom is no chance
     return as_column([every[int(number)] for number in arrival])
-
-
-def _paths(involved: Involved, programs: Programs) -> Column:
-    """How long a round trip between the hosts of each row takes, by their handshakes, ns (n,); -1 not known."""
-    place, table = involved.table.layout.columns["address"], involved.table
-    by_connection = [programs.paths.between(table.row(int(number))[place]) for number in involved.numbers]
-    return pick(as_column([-1 if path is None else path for path in by_connection]), involved.of)
 
 
 def times_peer_spoke(c: Candidates) -> int:

@@ -1,42 +1,87 @@
-"""How far apart hosts are, by the handshakes of any of their connections: for those that began before the capture."""
+"""How far apart two hosts are, by what any of their connections shows: for those that began before the capture.
 
-from nagle_lab.diagnosis.observed.columns import chunks, rows_where
+One address may be that of many hosts, behind NAT. Linux counts the timestamps (RFC 7323) of all connections of two
+hosts from one offset (secure_tcp_ts_off), at 1 ms: so connections on which both ends' agree are of the same hosts.
+"""
+
+from typing import NamedTuple
+
+from nagle_lab.diagnosis.observed.columns import chunks
+from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.tables import Table
 
-MOST_PATHS = 100_000  # that are remembered from one period to the next
+MOST_PATHS = 100_000  # that are remembered
+CLOCK_BITS = 10  # offsets that differ by less than about a second are one: clocks drift, and paths vary
+CLOCKS = 1 << (32 - CLOCK_BITS)
 
 Pair = tuple[bytes, bytes]  # the addresses of two hosts, the lesser first
+Clocks = tuple[int, int]  # the offsets of their timestamps, in units of about a second
+
+
+class KnownPath(NamedTuple):
+    """What is known of the path between two hosts."""
+
+    fastest: tuple[int, int]  # how soon each reacted at its fastest, ns, the one with the lesser address first
+    has_handshake: bool
 
 
 class KnownPaths:
-    """The longest round trip of any handshake between two hosts, ns, by their addresses.
-
-    No reaction to a segment takes longer than that on their path alone, wherever it is captured.
-    """
+    """Known paths, by the addresses of both hosts and by their timestamps."""
 
     def __init__(self) -> None:
-        self._longest: dict[Pair, int] = {}
+        self._known: dict[tuple[Pair, Clocks], KnownPath] = {}
 
     def add(self, connections: Table) -> None:
-        """Note the handshakes among these connections; they stand in place of what was known of the same hosts."""
-        longest: dict[Pair, int] = {}
-        size, (_, place) = connections.layout.struct.size, connections.layout.places["address"]
-        for rows, packed in chunks(connections):
-            handshakes = rows["handshake"]
-            for row in map(int, rows_where(handshakes >= 0)):
-                at = row * size + place
-                pair = pair_of(packed[at : at + 32])
-                longest[pair] = max(int(handshakes[row]), longest.get(pair, 0))
-        self._longest |= longest
-        if len(self._longest) > MOST_PATHS:
-            self._longest = longest
+        """Note what these connections show."""
+        if len(self._known) >= MOST_PATHS:
+            self._known.clear()
+        columns = connections.layout.columns
+        clock, fastest, syns = columns["tsval_clock", 0], columns["fastest_ack", 0], columns["syns"]
+        address, handshake = columns["address"], columns["handshake"]
+        for _, packed in chunks(connections):
+            for row in connections.layout.struct.iter_unpack(packed):
+                if row[clock] >= 0 and row[clock + 1] >= 0:
+                    shown = tuple(NEVER if ns < 0 else ns for ns in row[fastest : fastest + 2])
+                    self._note(row[address], row[clock : clock + 2], shown, bool(row[syns] and row[handshake] >= 0))
 
-    def between(self, addresses: bytes) -> int | None:
-        """The round trip between two hosts, ns, given both addresses, 16 bytes each; None not known."""
-        return self._longest.get(pair_of(addresses))
+    def _note(self, addresses: bytes, clocks: Clocks, shown: tuple[int, ...], has_handshake: bool) -> None:
+        at = 1 - is_in_order(addresses)
+        key = pair_of(addresses), (clocks[at] >> CLOCK_BITS, clocks[1 - at] >> CLOCK_BITS)
+        if key not in self._known and len(self._known) >= MOST_PATHS:
+            return
+        before = self._known.get(key, KnownPath((NEVER, NEVER), False))
+        fastest = min(shown[at], before.fastest[0]), min(shown[1 - at], before.fastest[1])
+        self._known[key] = KnownPath(fastest, has_handshake or before.has_handshake)
+
+    def of(self, addresses: bytes, clocks: Clocks, side: int) -> tuple[int, bool]:
+        """How soon one of two hosts reacted at its fastest, ns; NEVER not known. And whether a handshake shows it.
+
+        ``addresses`` are both, 16 bytes each, ``clocks`` the offsets of their timestamps, ms; ``side`` is which host.
+        """
+        if min(clocks) < 0:
+            return NEVER, False
+        at = 1 - is_in_order(addresses)
+        pair, which = pair_of(addresses), side if is_in_order(addresses) else 1 - side
+        soonest, has_handshake = NEVER, False
+        for one in _around(clocks[at]):
+            for other in _around(clocks[1 - at]):
+                if known := self._known.get((pair, (one, other))):
+                    soonest = min(soonest, known.fastest[which])
+                    has_handshake = has_handshake or known.has_handshake
+        return soonest, has_handshake
+
+
+def _around(clock: int) -> tuple[int, int, int]:
+    number = clock >> CLOCK_BITS
+    return (number - 1) % CLOCKS, number, (number + 1) % CLOCKS
+
+
+def is_in_order(addresses: bytes) -> bool:
+    """Whether the first of two addresses, 16 bytes each, is the lesser one."""
+    return addresses[:16] <= addresses[16:]
 
 
 def pair_of(addresses: bytes) -> Pair:
     """The two hosts, given both addresses, 16 bytes each."""
     one, other = addresses[:16], addresses[16:]
-    return (one, other) if one <= other else (other, one)
+    return (one, other) if is_in_order(addresses) else (other, one)
