@@ -151,7 +151,8 @@ class Findings:
             judged = {name: pick(gaps[name], rows) for name in idle_gaps.COLUMNS}
         involved = Involved(self.connections, judged["connection"])
         fastest_ack = involved.fastest_ack(judged["side"])
-        idle_gaps.add(self.idle, idle_gaps.causes(judged, fastest_ack, involved.rows("client")))
+        syns, client = involved.rows("syns"), involved.rows("client")
+        idle_gaps.add(self.idle, idle_gaps.causes(judged, fastest_ack, syns, client))
 
     def _prove(
         self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting
@@ -170,8 +171,9 @@ class Findings:
         ):
             long = pick(rows, rows_where(pick(candidates["gap"], rows) >= IDLE))
             these = {name: pick(column, long) for name, column in gaps.items()}
-            fastest_ack, client = pick(peer_fastest_ack, long), pick(involved.rows("client"), long)
-            idle_gaps.add(self.idle, idle_gaps.explained(these, fastest_ack, client, cause))
+            fastest_ack = pick(peer_fastest_ack, long)
+            syns, client = (pick(involved.rows(name), long) for name in ("syns", "client"))
+            idle_gaps.add(self.idle, idle_gaps.explained(these, fastest_ack, syns, client, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
             self._keep(packed, begin, stalls)

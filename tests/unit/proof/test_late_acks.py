@@ -347,6 +347,7 @@ def test_without_timestamps_another_host_of_that_address_tells_nothing(diagnose)
     other = talk(prompt, client=("10.0.0.1", 3), rtt_ns=MS, timestamps=False, t0_ns=990 * SECOND)
     result = diagnose(merge(other.seen_at("server"), of_a_pool(60, 60, timestamps=False)))
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"no_handshake": 38})
+    assert result.idle_gaps["unknown"].count == 78 and "round_trip" not in result.idle_gaps
 
 
 def rare(c: Conversation, number: int, *, stalls: bool, jitter: int) -> None:

@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.observed import NEAR
-from nagle_lab.diagnosis.proof.late_acks import LONGEST_TIMER
+from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_TIMER
 from nagle_lab.tcp.events import DELAYED, MS, EndedBy
 
 # TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
@@ -89,7 +89,7 @@ def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_cli
         return Cause.ROUND_TRIP
     if ended_by == EndedBy.ACKNOWLEDGEMENT and slow == GapLength.AS_A_TIMER:
         return Cause.DELAYED_ACK
-    if ended_by == EndedBy.ACKNOWLEDGEMENT or (ended_by == EndedBy.READING and far):
+    if ended_by == EndedBy.ACKNOWLEDGEMENT or (ended_by == EndedBy.READING and far) or slow == GapLength.NOT_TOLD:
         return Cause.UNKNOWN
     return Cause.CLIENT_THINK if by_client else Cause.SERVER_THINK
 
@@ -109,6 +109,7 @@ class GapLength(IntEnum):
     QUICK = 0  # like the path
     AS_A_TIMER = 1  # like a delayed-ACK timer
     SLOWER = 2
+    NOT_TOLD = 3  # as the fastest, which may itself have been delayed, as no handshake shows the path
 
 
 # How many values each argument of cause_of has but the first, which may have any: they become one number, so that
@@ -133,11 +134,15 @@ def _arguments(number: int) -> Iterator[int]:
     return iter((number, *reversed(others)))
 
 
-def _numbers(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column, all_corked: Column) -> Column:
+def _numbers(
+    gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, all_corked: Column
+) -> Column:
     """The arguments of :func:`cause_of` for each gap, as one number."""
     gap = gaps["gap"]
     longer = gap - fastest_ack
     slow = (longer >= DELAYED) * 1 + (longer >= LONGEST_TIMER)
+    by_ack = (gaps["ended_by"] == EndedBy.ACKNOWLEDGEMENT) & (fastest_ack >= LINUX_TIMER) & (syns == 0)
+    slow = select(by_ack & (slow == GapLength.QUICK), int(GapLength.NOT_TOLD), slow)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (gaps["small"] > 0)
     corked = select(all_corked, ALL_CORKED, corked * 1)
     is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == client) * 1
@@ -159,7 +164,7 @@ def _all_corked(gaps: Columns | Mapping[str, Column]) -> Column:
     return timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late)
 
 
-def causes(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column) -> CauseTotals:
+def causes(gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column) -> CauseTotals:
     """How many idle gaps have each cause, and for how many ns in all.
 
     Those that a stall or a hold for a round trip explains are counted as something else until :func:`explained`.
@@ -168,16 +173,17 @@ def causes(gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Co
     ----------
     gaps : COLUMNS of ``idle_gap`` (tcp/engine.h), each (n,)
     fastest_ack : the fastest ACK of the side that ended each, ns, (n,)
+    syns : whether the handshake of its connection is in the capture, (n,)
     client : the side, 0 or 1, that is the client of its connection, (n,)
     """
-    return _by_cause(gaps, fastest_ack, client, _all_corked(gaps))
+    return _by_cause(gaps, fastest_ack, syns, client, _all_corked(gaps))
 
 
 def _by_cause(
-    gaps: Columns | Mapping[str, Column], fastest_ack: Column, client: Column, all_corked: Column
+    gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, all_corked: Column
 ) -> CauseTotals:
     totals: CauseTotals = {}
-    numbers = _numbers(gaps, fastest_ack, client, all_corked)
+    numbers = _numbers(gaps, fastest_ack, syns, client, all_corked)
     for number, (count, ns) in tally(numbers, gaps["gap"]).items():
         add(totals, {cause_of(*_arguments(int(number))): (count, ns)})
     return totals
@@ -190,13 +196,15 @@ def add(totals: CauseTotals, more: CauseTotals) -> None:
         totals[cause] = (before[0] + count, before[1] + ns)
 
 
-def explained(gaps: Mapping[str, Column], fastest_ack: Column, client: Column, cause: Cause) -> CauseTotals:
+def explained(
+    gaps: Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, cause: Cause
+) -> CauseTotals:  # fmt: skip
     """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
 
     The arguments are as for :func:`causes`; none of these gaps is taken to be one of TCP_CORK's.
     """
     gap = gaps["gap"]
     totals: CauseTotals = {cause: (len(gap), total(gap))}
-    before = _by_cause(gaps, fastest_ack, client, gap < 0)
+    before = _by_cause(gaps, fastest_ack, syns, client, gap < 0)
     add(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
     return totals
