@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import compiled, machine, snapshot
+from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import ENGINES
 from support.files import rewrite
@@ -106,6 +107,22 @@ def test_a_snapshot_holds_more_programs_than_a_table_s_first_room(make, tmp_path
     moved = [replace(s, src=s.src.replace("10.0.0", f"10.{i % 200}.0"), dst=s.dst) for i, s in enumerate(many)]
     files = [pcap_bytes(many), pcap_bytes(moved), pcap_bytes(many)]
     assert said(make, files, tmp_path, frozenset({0, 1})) == said(make, files, tmp_path)
+
+
+def test_a_snapshot_knows_which_ends_connections_have(make, tmp_path):
+    """Of the end that a second connection has, too, after the snapshot, both learn that it is the server."""
+    one, two = (
+        Conversation(client=("10.0.0.1", 40_000 + n), server=("10.0.0.2", 50_051), t0_ns=(1000 + n) * SECOND)
+        for n in (0, 1)
+    )
+    for c in (one, two):
+        c.server_sends(100)
+        c.client_sends(50)
+    files = [pcap_bytes(c.segments) for c in (one, two)]
+    resumed = said(make, files, tmp_path, frozenset({0}))
+    assert resumed == said(make, files, tmp_path)
+    place = LAYOUTS["connection"].columns["client"]
+    assert [row[place] for row in resumed["rows"]["connection"]] == [1, 1]
 
 
 def test_a_snapshot_of_another_build_is_refused_with_one_line(make):
