@@ -316,6 +316,18 @@ def test_the_end_that_several_connections_have_is_the_server(engine, begins, oth
     assert all(row["port", 1 - row["client"]] == 50_051 for row in contents_of(said, "connection"))
 
 
+def test_a_client_may_use_one_port_for_two_servers(engine):
+    """Each server of a mesh has one connection here, and two are from the same port; the servers' is that of all."""
+    talks = [
+        talk(STALLED[0], 5, client=("10.0.0.1", port), server=(f"10.0.1.{n}", 50_051)).segments[3 + n % 2 :]
+        for n, port in enumerate((40_000, 40_000, 40_001, 40_002))
+    ]
+    content = pcap_bytes(merge(*talks))
+    said = followed(engine, content, window_bytes=300)
+    assert said == plainly(content)
+    assert all(row["port", 1 - row["client"]] == 50_051 for row in contents_of(said, "connection"))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_packets_lost_repeated_and_out_of_order(engine, seed):
     rng = random.Random(seed)

@@ -185,7 +185,7 @@ class Connection:
         self.least_full_segment = USUAL_FULL_SIZE
         self.latest_data: Half | None = None  # who sent data last
         self.opener = -1  # side that sent the first data
-        self.shared = -1  # side whose address and port are those of more connections than the other's; -1 not known
+        self.shared = -1  # side whose port is that of more connections than the other's; -1 not known
         # The exchange that is open. A new one begins with the first data the asking side sends after the answering
         # side has sent some; a server that speaks first has one without a request.
         self.exchange = -1
@@ -211,7 +211,7 @@ class Connection:
     def learn_client(self) -> None:
         """Set ``client``, the side that asks.
 
-        By the handshake; else by the one port that is ephemeral; else the server has its address and port in more
+        By the handshake; else by the one port that is ephemeral; else the server has its port in more
         connections; else by who sent data first; else side 0.
         """
         one, two = self.halves

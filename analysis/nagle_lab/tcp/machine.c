@@ -149,35 +149,36 @@ static int forget(machine *m, flow *f)
 /* Machine._compare_ends */
 static void compare_ends(const machine *m, flow *f)
 {
-    int64_t one = ends_count(&m->ends, f->address, f->port[0]), two = ends_count(&m->ends, f->address + 16, f->port[1]);
+    int64_t one = m->ends[f->port[0]].count, two = m->ends[f->port[1]].count;
     if (one != two)
         f->shared = two > one;
 }
 
 /* Machine._note_end */
-static int note_end(machine *m, const flow *f, int side, int count)
+static void note_end(machine *m, const flow *f, int side, int count)
 {
-    int64_t first = ends_note(&m->ends, f->address + 16 * side, f->port[side], f->number, count);
-    if (first < 0)
-        return first < -1 ? -1 : 0;
+    int64_t before = m->ends[f->port[side]].count;
+    if (!before)
+        m->ends[f->port[side]].first = f->number;
+    m->ends[f->port[side]].count = before + count;
+    if (before != 1)
+        return;
     for (uint32_t i = m->live.oldest; i != NONE; i = live_at(&m->live, i)->newer)
-        if (live_at(&m->live, i)->number == first) {
+        if (live_at(&m->live, i)->number == m->ends[f->port[side]].first) {
             compare_ends(m, live_at(&m->live, i));
             break;
         }
-    return 0;
 }
 
-static int learn_server(machine *m, flow *f, const segment *s)
+static void learn_server(machine *m, flow *f, const segment *s)
 {
-    if (s->flags & SYN)
-        return note_end(m, f, 1, SURELY);
-    if (side_by_port(f) >= 0)
-        return 0;
-    if (note_end(m, f, 0, 1) || note_end(m, f, 1, 1))
-        return -1;
-    compare_ends(m, f);
-    return 0;
+    if (s->flags & SYN) {
+        note_end(m, f, 1, SURELY);
+    } else if (side_by_port(f) < 0) {
+        note_end(m, f, 0, 1);
+        note_end(m, f, 1, 1);
+        compare_ends(m, f);
+    }
 }
 
 static flow *open_connection(machine *m, const segment *s)
@@ -217,7 +218,8 @@ static flow *open_connection(machine *m, const segment *s)
         x->is_ipv6 = !!memcmp(s->src, V4_MAPPED, sizeof V4_MAPPED);
     }
     live_list(&m->live, f);
-    return learn_server(m, f, s) ? NULL : f;
+    learn_server(m, f, s);
+    return f;
 }
 
 static int begins_anew(const flow *f, const segment *s)
@@ -647,7 +649,6 @@ void machine_free(machine *m)
 {
     live_free(&m->live);
     programs_free(&m->programs);
-    ends_free(&m->ends);
     for (int i = 0; i < DURATIONS; i++)
         counted_free(&m->durations[i]);
     for (int i = 0; i < TABLES; i++)
@@ -709,5 +710,5 @@ int machine_pass(machine *m, snapshot *s)
     for (int i = 0; i < DURATIONS; i++)
         if (counted_pass(&m->durations[i], s))
             return -1;
-    return programs_pass(&m->programs, s) || ends_pass(&m->ends, s) || live_pass(&m->live, s) ? -1 : 0;
+    return programs_pass(&m->programs, s) || snapshot_pass(s, m->ends, sizeof m->ends) || live_pass(&m->live, s) ? -1 : 0;
 }

@@ -24,7 +24,10 @@ typedef struct {
     table tables[TABLES];
     counted durations[DURATIONS];
     programs programs;
-    ends ends;
+    struct { /* Machine._ends, by port */
+        int64_t first;
+        int64_t count;
+    } ends[65536];
     passed latest[REMEMBERED];
     uint64_t n_passed;
     live live;

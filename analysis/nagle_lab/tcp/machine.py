@@ -79,7 +79,7 @@ SWEEP = 1 << 15
 MANY = 1 << 15
 
 MOST_TIMESTAMP_STEP = 255  # of an end's timestamps, as a row has it
-MOST_ENDS, SURELY = 65_536, 2  # addresses and ports that are counted; what a handshake counts: it is a server
+SURELY = 2  # connections: what a handshake counts for a port, which is a server's
 REMEMBERED = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 
 
@@ -108,8 +108,9 @@ class Machine:
         self._halves: dict[tuple[bytes, int, bytes, int], Half] = {}
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
-        # By address and port: on how many connections they are, and the first; where ports do not tell the server.
-        self._ends: dict[tuple[bytes, int], tuple[int, int]] = {}
+        # By port: how many connections have it, and the first; where ports do not tell the server. Not by address:
+        # a client may use one port for two servers of a mesh, each of which has one connection.
+        self._ends: dict[int, tuple[int, int]] = {}
         self._own_samples: Counter[tuple[int, int]] = Counter()  # rows of reactions, of each program and kind,
         self._peer_samples: Counter[tuple[int, int]] = Counter()  # and of its peers
         self._until_sweep = SWEEP
@@ -542,19 +543,18 @@ class Machine:
         return self._halves[key]
 
     def _note_end(self, connection: Connection, side: int, count: int) -> None:
-        """Count a ``connection`` for the end at its ``side``; with the second one the first may learn its server."""
-        src, sport, dst, dport = connection.key
-        end = (dst, dport) if side else (src, sport)
-        before, first = self._ends.get(end, (0, connection.number))
-        if before or len(self._ends) < MOST_ENDS:
-            self._ends[end] = before + count, first
+        """Count a ``connection`` for the port at its ``side``; with the second one the first may learn its server."""
+        _, sport, _, dport = connection.key
+        port = dport if side else sport
+        before, first = self._ends.get(port, (0, connection.number))
+        self._ends[port] = before + count, first
         if before == 1 and first in self._live:
             self._compare_ends(self._live[first])
 
     def _compare_ends(self, connection: Connection) -> None:
-        """Learn which end of it is the server: the one that more connections have."""
-        src, sport, dst, dport = connection.key
-        (one, _), (two, _) = self._ends.get((src, sport), (0, 0)), self._ends.get((dst, dport), (0, 0))
+        """Learn which end of it is the server: the one whose port more connections have."""
+        _, sport, _, dport = connection.key
+        (one, _), (two, _) = self._ends.get(sport, (0, 0)), self._ends.get(dport, (0, 0))
         if one != two:
             connection.shared = int(two > one)
             connection.learn_client()

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY = sizeof *((programs *)0)->key, MOST_ENDS = 65536 };
+enum { KEY = sizeof *((programs *)0)->key };
 
 void programs_free(programs *p)
 {
@@ -83,60 +83,4 @@ int programs_pass(programs *p, snapshot *s)
     }
     free(keys);
     return failed || (used && snapshot_pass(s, p->sampled, used * (int64_t)sizeof *p->sampled)) ? -1 : 0;
-}
-
-static int32_t number_of(const programs *p, const uint8_t *address, uint16_t port)
-{
-    uint8_t key[KEY];
-    memcpy(key, address, 16);
-    memcpy(key + 16, &port, sizeof port);
-    return p->slots ? p->number[slot_of(p, key)] : -1;
-}
-
-static int make_room(ends *e, int64_t room)
-{
-    if (room <= e->room)
-        return 0;
-    void *seen = realloc(e->seen, (size_t)room * sizeof *e->seen);
-    if (!seen)
-        return -1;
-    e->seen = seen;
-    memset(e->seen + e->room, 0, (size_t)(room - e->room) * sizeof *e->seen);
-    e->room = room;
-    return 0;
-}
-
-int64_t ends_note(ends *e, const uint8_t *address, uint16_t port, int64_t connection, int count)
-{
-    int32_t number = number_of(&e->end, address, port);
-    if (number < 0) {
-        if (e->end.used >= MOST_ENDS)
-            return -1;
-        number = program_of(&e->end, address, port);
-        if (number < 0 || (number >= e->room && make_room(e, number + MOST_ENDS / 64)))
-            return -2;
-        e->seen[number].first = connection;
-    }
-    int64_t before = e->seen[number].count;
-    e->seen[number].count += count;
-    return before == 1 ? e->seen[number].first : -1;
-}
-
-int64_t ends_count(const ends *e, const uint8_t *address, uint16_t port)
-{
-    int32_t number = number_of(&e->end, address, port);
-    return number < 0 ? 0 : e->seen[number].count;
-}
-
-int ends_pass(ends *e, snapshot *s)
-{
-    if (programs_pass(&e->end, s) || make_room(e, e->end.used))
-        return -1;
-    return e->end.used && snapshot_pass(s, e->seen, e->end.used * (int64_t)sizeof *e->seen) ? -1 : 0;
-}
-
-void ends_free(ends *e)
-{
-    programs_free(&e->end);
-    free(e->seen);
 }

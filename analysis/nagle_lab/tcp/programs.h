@@ -12,22 +12,6 @@ typedef struct {
     int32_t used;
 } programs;
 
-typedef struct { /* Machine._ends */
-    programs end; /* numbers of addresses and ports, from 0 as they appear */
-    struct {
-        int64_t first;
-        int64_t count;
-    } *seen;
-    int64_t room;
-} ends;
-
-/* Counts a connection for an end, if there is room; gives the first connection of it where this is the second, -1 else,
- * and -2 where memory ran out. */
-int64_t ends_note(ends *e, const uint8_t *address, uint16_t port, int64_t connection, int count);
-int64_t ends_count(const ends *e, const uint8_t *address, uint16_t port);
-int ends_pass(ends *e, snapshot *s);
-void ends_free(ends *e);
-
 /* The number of one, new or not; -1: memory ran out. */
 int32_t program_of(programs *p, const uint8_t *address, uint16_t port);
 int programs_pass(programs *p, snapshot *s);
