@@ -2,7 +2,7 @@
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Column, highest, lowest, maximum, percentile, total
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -57,14 +57,15 @@ def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
     """Those whose peer does nothing sooner than a delayed-ACK timer fires, though no handshake shows how far it is.
 
     A client that thinks for longer than 40 ms, on a connection that began before the capture, acknowledges everything
-    by its timer. Where its data comes as soon as its ACKs do, it is the path that takes so long.
+    by its timer. Where its data comes as soon as its ACKs do, and later than Linux's timer, the path takes so long.
     """
     unsure = held.only((held.trigger_to_ack >= LINUX_TIMER) & (held.trigger_to_ack < LONGEST_WAIT))
     if not len(unsure) or not len(unsure := unsure.only(unsure.is_path_known == 0)):
         return unsure
     _, latest = around(int(unsure.usual_wait))
     as_soon = sum(ns <= latest for ns in observed.program.peers.data)
-    return unsure if as_soon < REPEATED else unsure.picked([])
+    may_think_as_long = unsure.usual_wait <= LINUX_TIMER + TIMER_SPREAD  # a client that polls every 40 ms
+    return unsure if may_think_as_long or as_soon < REPEATED else unsure.picked([])
 
 
 def _held_for_a_round_trip(observed: Observed) -> Candidates:
@@ -147,8 +148,18 @@ def _is_no_timer(late: Candidates, peer: int, peers: Reactions) -> bool:
     """Whether ACKs are late by different times, some shorter than Linux's timer: a timer has one time."""
     waits = late.late_by(peer)
     least = percentile(waits, 10)
-    is_spread = percentile(waits, 90) - least > TIMER_SPREAD
+    varies = percentile(waits, 90) - least
+    if varies > 2 * TIMER_SPREAD and len(late) >= CONCLUSIVE and not _has_one_time(waits):
+        return True
+    is_spread = varies > TIMER_SPREAD
     return is_spread and least < LINUX_TIMER and not _data_comes_sooner(late, peer, peers)
+
+
+def _has_one_time(waits: Column) -> bool:
+    """Whether more than a few are as long as Linux's timer makes them, or as the median, as those of a timer are."""
+    middle = percentile(waits, 50) - TIMER_SPREAD / 2
+    of_a_timer = (total((waits >= least) & (waits <= least + TIMER_SPREAD)) for least in (LINUX_TIMER, middle))
+    return max(of_a_timer) > A_FEW * len(waits)
 
 
 def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
@@ -194,6 +205,8 @@ def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
         return False
     if len(late) < COMPARABLE and not LINUX_TIMER <= lowest(waits) <= highest(waits) <= LINUX_TIMER + TIMER_SPREAD:
         return False
+    if percentile(waits, 90) - percentile(waits, 25) > TIMER_SPREAD:
+        return False  # a queue, or a radio that sleeps, is on and off, too
     others = c.only(c.late_by(peer) < late_margin(peer))
     return len(others) >= CONCLUSIVE and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
 
