@@ -4,7 +4,7 @@ Read it in this order:
 
     columns.py             lists or NumPy arrays behind one interface
     connection_columns.py  what the connections of some rows have in the table of connections
-    paths.py               how far apart hosts are, by the handshakes of any of their connections
+    paths.py               how far apart two hosts are, by what any of their connections shows
     programs.py            how fast each program and its peers react, and when it sent without waiting for an ACK
     candidates.py          the candidates of one program, by column
     kernel_answers.py      what the kernel said of these while guard or watch recorded

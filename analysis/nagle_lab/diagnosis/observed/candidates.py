@@ -49,10 +49,10 @@ class Candidates:
         trigger_not_held : see ``candidate`` in tcp/engine.h
     peer : the number of the peer's program
     peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
-        connections of that peer; no longer than the path to it, where that is known
+        connections of the same two hosts, by their timestamps (paths.py)
     arrives_every : how often the other connection whose data arrived in between (``arrival``) has data, ns from one
         segment to the next, mean; NEVER where none arrived, or it has only a few
-    is_path_known : whether a handshake between the two hosts shows how long a round trip takes
+    is_path_known : whether a handshake of the same two hosts shows how long a round trip takes
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
     tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
