@@ -104,7 +104,7 @@ def disk_problem(error: OSError, what: str, runs_dir: Path) -> NagleLabError:
 
 
 def require_runs_folder(runs_dir: Path) -> None:
-    """Raise NagleLabError unless run folders can be made there: better before a series of runs than in each."""
+    """Raise NagleLabError unless run folders can be made there: better before runs than in each of them."""
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".", dir=runs_dir):

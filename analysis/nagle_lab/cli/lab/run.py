@@ -8,6 +8,7 @@ from nagle_lab.cli.shared.report import report
 from nagle_lab.cli.shared.values import parsed_settings
 from nagle_lab.errors import Exit, tell
 from nagle_lab.experiments.trials import make_run
+from nagle_lab.lab.folder import require_runs_folder
 from nagle_lab.lab.scenarios.parameters import refuse_misspelled
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.screens.terminal import console
@@ -29,6 +30,7 @@ def command(
     of = find_scenario(scenario)
     chosen = of.variant(variant)
     refuse_misspelled([of])
+    require_runs_folder(runs)
     screen = console(stderr=True)
     with Exports(files) as exports:
         with screen.status("starting") as status:
