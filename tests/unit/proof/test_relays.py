@@ -3,8 +3,8 @@
 import pytest
 
 from nagle_lab.reports.words.phrases import findings
-from support.stories import BODY, HEADER, LATE, REQUEST, reply_in_two, server_held, talk
-from support.synthetic import MS, US, Conversation, Segment, merge
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
 def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
@@ -75,3 +75,53 @@ def test_data_that_comes_so_often_arrives_by_chance(diagnose, every, is_relay, v
         dense.client_sends(400, at_ns=max(following, dense.client.now_ns + US))
     result = diagnose(merge(c.seen_at("server"), dense.segments))
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def test_data_of_many_other_connections_arrives_by_chance(diagnose):
+    """Any of forty other connections sends to the same host every 60 µs: each of them seldom, all of them often."""
+    c = Conversation(rtt_ns=1_200 * US)
+    c.handshake()
+    for number in range(13):
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=(LATE if number else 0) + number % 5 * MS)
+        c.server_sends(BODY, after_ns=(50 + number % 7) * US)
+        c.client_acks(after_ns=10 * US)
+    began, others = c.segments[0].ts_ns, []
+    for port in range(40):
+        other = Conversation(client=("10.0.0.7", 41_000 + port), server=("10.0.0.2", 8080), t0_ns=began)
+        other.handshake()
+        others.append(other)
+    for number in range((c.segments[-1].ts_ns - began) // (60 * US)):
+        others[number % 40].client_sends(120, at_ns=began + MS + number * 60 * US)
+    result = diagnose(merge(c.seen_at("server"), *(other.segments for other in others)))
+    assert result.verdict == "INCONCLUSIVE"
+    assert result.quality.unresolved == {"like_a_program": 12}
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_relay_with_so_many_releases_is_behind_some_by_chance(diagnose, is_busy):
+    """A relay that is held itself, after its upstream was: on many connections one is just behind another's."""
+    talks = []
+    for number in range(250 if is_busy else 4):
+        t0 = SECOND + number * 331 * US
+        front = Conversation(client=("10.0.0.1", 40_000 + number), t0_ns=t0, rtt_ns=1_500 * US)
+        back = Conversation(client=("10.0.0.2", 50_000 + number), server=("10.0.0.3", 8080), t0_ns=t0)
+        front.handshake()
+        back.handshake()
+        for turn in range(6):
+            late = LATE + (number * 7 + turn * 5) % 40 * 100 * US if turn else 0
+            front.client_sends(REQUEST, after_ns=(number * 13 + turn * 29) % 50 * 50 * US)
+            asked = front.server.now_ns
+            back.client_sends(REQUEST, at_ns=asked + 100 * US)
+            back.server_sends(HEADER, after_ns=200 * US)
+            back.client_acks(after_ns=late)
+            back.server_sends(BODY, after_ns=RELEASE)
+            front.server_sends(HEADER, at_ns=back.client.now_ns + 100 * US)
+            back.client_acks(after_ns=10 * US)
+            front.client_acks(after_ns=late)
+            front.server_sends(BODY, after_ns=RELEASE)
+            front.client_acks(after_ns=10 * US)
+        talks += [front.seen_at("server"), back.seen_at("client")]
+    result = diagnose(merge(*talks))
+    assert {str(end) for end in result.summary.held_ends} == {"10.0.0.2:80", "10.0.0.3:8080"}

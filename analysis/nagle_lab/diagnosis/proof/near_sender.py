@@ -106,12 +106,13 @@ def _set_aside_relayed(
     """Reject all: their program passes on data that arrived meanwhile from other connections.
 
     But leave them open at a slow stack where that data is mostly of connections with releases of their own: these run
-    in step, so it arrives then by chance; and where that data comes so often that chance brings more than a few.
+    in step, so it arrives then by chance; and where data of all those connections together comes so often that chance
+    brings more than a few.
     """
     arrivals = behind_arrivals.arrival
     in_step = total(among(arrivals, distinct(near.connection)))
     may_be_chance = is_slow_stack(pure, observed) and in_step > len(arrivals) / 2
-    if may_be_chance or _expected(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
+    if may_be_chance or _expected_of_any(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
@@ -124,6 +125,13 @@ def _expected(behind: Candidates) -> float:
     """Behind how many of these releases data would have arrived by chance, as often as its connection has any."""
     both = zip(behind.ack_to_release, behind.arrives_every, strict=True)
     return sum(min(int(release) / max(int(every), 1), 1) for release, every in both)
+
+
+def _expected_of_any(behind: Candidates) -> float:
+    """As :func:`_expected`, where data of any of those connections counts: any may come instead of another."""
+    every_of = dict(zip(listed(behind.arrival), listed(behind.arrives_every), strict=True))
+    in_a_ns = sum(1 / max(int(every), 1) for every in every_of.values())
+    return sum(min(int(release) * in_a_ns, 1) for release in behind.ack_to_release)
 
 
 def _arrive_by_chance(behind: Candidates, near: Candidates) -> bool:

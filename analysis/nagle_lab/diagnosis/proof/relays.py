@@ -19,6 +19,7 @@ from nagle_lab.diagnosis.proof.release_times import FINE
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
+BETWEEN_TICKS = 2_500 * US  # so long before, no timer of the same tick fired (HZ is 100, 250 or 1000): only chance
 MOST_ROUTES = 10  # connections of a program whose ends are looked at
 ONE_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
 MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
@@ -106,21 +107,26 @@ def _sources(
     """How often a release of ``one`` came just behind a release of ``other``, by their connections.
 
     Empty where it is often the other way round, too, and addresses do not tell which brings what (``is_either_way``):
-    then they are in step by chance.
+    then they are in step by chance. And where half as many came just behind one between the ticks of the kernel's
+    timers, where nothing is passed on: then there are so many releases that one is just behind another's.
     """
     connection, at = candidates["connection"], candidates["at"]
     looked_at = one[:MOST_LOOKED_AT]
     others = other[: bisect_right(other, int(looked_at[-1])) + 1]  # in order, as their releases are
     times = [int(ts) for ts in pick(at, others)]
     behind: Counter[tuple[int, int]] = Counter()
-    ahead = 0
+    ahead = by_chance = 0
     for row in map(int, looked_at):
         ts = int(at[row])
         place = bisect_left(times, ts - soonest)
         if place and ts - times[place - 1] <= PASSED_ON:
             behind[int(connection[row]), int(connection[int(others[place - 1])])] += 1
+        place = bisect_left(times, ts - BETWEEN_TICKS - soonest)
+        by_chance += place > 0 and ts - BETWEEN_TICKS - times[place - 1] <= PASSED_ON
         place = bisect_left(times, ts)
         ahead += place < len(times) and times[place] - ts <= PASSED_ON
+    if 2 * by_chance > behind.total():
+        return Counter()
     return Counter() if is_either_way and 2 * ahead > behind.total() else behind
 
 
