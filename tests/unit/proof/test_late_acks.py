@@ -326,6 +326,45 @@ def test_a_radio_that_sleeps_is_no_timer(diagnose, radio, verdict):
 
 
 @pytest.mark.parametrize(
+    ("shortest_ms", "longest_ms", "timestamps", "verdict"),
+    [
+        (0, 30, True, "INCONCLUSIVE"),
+        (10, 200, True, "INCONCLUSIVE"),
+        (10, 200, False, "STALL"),
+        (40, 64, True, "STALL"),
+    ],
+)
+def test_a_neighbour_that_sleeps_is_no_timer(diagnose, shortest_ms, longest_ms, timestamps, verdict):
+    """A virtual machine that waits for a processor, or a radio; of a stack without timestamps it may be the timer."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=300 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=shortest_ms * MS + number * 37 % 97 * (longest_ms - shortest_ms) * MS // 97)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    c = talk(ask, 81, rtt_ns=300 * US, timestamps=timestamps)
+    assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+@pytest.mark.parametrize(("roams", "verdict"), [(True, "INCONCLUSIVE"), (False, "STALL")])
+def test_a_path_that_becomes_longer_is_no_timer(diagnose, roams, verdict):
+    """A client of a VPN that roams from 20 to 65 ms, both ways alike; or one whose ACKs are late from then on."""
+    c = Conversation(rtt_ns=20 * MS)
+    c.handshake()
+    for number in range(60):
+        if number == 30 and roams:
+            c.one_way_ns = 32_500 * US
+        c.client_sends(REQUEST, after_ns=(50 + number * 37 % 200) * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=number % 7 * 50 * US + (LATE if number >= 30 and not roams else 0))
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("thinks_ms", "rtt_ms", "handshake_ms", "boot_s", "verdict", "unsure"),
     [
         (60, 0, None, 0, "INCONCLUSIVE", 38),

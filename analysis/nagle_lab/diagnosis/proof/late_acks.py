@@ -41,7 +41,8 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     judged.reject(len(c) - len(sent_late) - len(unsure), Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
     others, peers = _ways_to_peers(observed), observed.program.peers
-    if not (peer >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)):
+    is_far = peer >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)
+    if not is_far and not _vary_though_linux(pure, peer, observed.setting.resolution):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
         by_timer = _made_by_a_timer(surely.only(surely.pure), late.only(late.pure) - pure, c.only(c.pure), peer)
@@ -98,7 +99,7 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observ
     """
     peer, peers = observed.peer, observed.program.peers
     under_way = len(late) - sent_late
-    if under_way > 1 and 2 * under_way >= sent_late:
+    if (under_way > 1 and 2 * under_way >= sent_late) or _are_late_both_ways(late, observed):
         return True
     if _stand_apart(late, c, peer):
         return False
@@ -124,11 +125,25 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> tuple[Can
     soon = early.only(early.ack_to_release - own < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
         return late, late.picked([])
+    way, is_known = _way_of_acks(late, own)
+    waits = late.late_by(observed.peer)
+    is_late = waits - way >= margin
+    return late.only(is_late | (is_known == 0)), late.only((waits - 2 * way >= margin) & is_known)
+
+
+def _way_of_acks(late: Candidates, own: int) -> tuple[Column, Column]:
+    """How much longer than the fastest their ACKs were under way, ns, by the ends' timestamps; where these tell."""
     after_capture = maximum(late.ack_to_release - own, 0)
     way = (late.tsval_delay - CLOCK_ERROR) * MS - after_capture
-    is_known = (late.echo == Echo.AFTER) & (late.tsval_delay >= 0)
-    is_late = late.late_by(observed.peer) - way >= margin
-    return late.only(is_late | (is_known == 0)), late.only(is_late & is_known)
+    return way, (late.echo == Echo.AFTER) & (late.tsval_delay >= 0)
+
+
+def _are_late_both_ways(late: Candidates, observed: Observed) -> bool:
+    """Whether half of them would not be late if their data had been under way for as much longer as the ACKs were."""
+    way, is_known = _way_of_acks(late, observed.own)
+    margin = late_margin(observed.peer)
+    by_path = is_known & (way >= margin) & (late.late_by(observed.peer) - 2 * way < margin)
+    return 2 * total(by_path) >= len(late)
 
 
 def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = REPEATED) -> bool:
@@ -160,6 +175,22 @@ def _has_one_time(waits: Column) -> bool:
     middle = percentile(waits, 50) - TIMER_SPREAD / 2
     of_a_timer = (total((waits >= least) & (waits <= least + TIMER_SPREAD)) for least in (LINUX_TIMER, middle))
     return max(of_a_timer) > A_FEW * len(waits)
+
+
+def _vary_though_linux(pure: Candidates, peer: int, resolution: int) -> bool:
+    """Whether ACKs with timestamps, as Linux sends, are late by times that no timer of Linux has.
+
+    Then their host sleeps, as a radio does, or is a virtual machine that waits for a processor. lwIP's and smoltcp's
+    ACKs are late by their timer's phase, but have no timestamps. Times are as exact as the ``resolution``, ns.
+    """
+    if len(pure) < CONCLUSIVE or 2 * total(pure.tsval_delay >= 0) <= len(pure):
+        return False
+    waits = pure.late_by(peer)
+    least = percentile(waits, 10)
+    varies = percentile(waits, 90) - least - resolution
+    if least < LINUX_TIMER - resolution:
+        return varies > TIMER_SPREAD
+    return varies > 2 * TIMER_SPREAD and not _has_one_time(waits)
 
 
 def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
