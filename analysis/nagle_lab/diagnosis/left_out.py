@@ -4,11 +4,23 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.observed.columns import Column, as_column, chunks, distinct, listed, pick, rows_where, select
+from nagle_lab.diagnosis.observed.columns import (
+    Column,
+    Columns,
+    as_column,
+    chunks,
+    distinct,
+    listed,
+    maximum,
+    pick,
+    rows_where,
+    select,
+)
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
 
+MAY_BE_RANDOM = 1 << 20  # from here on: where all begin at 0 (ns-3), it is how much they sent, which mostly is less
 CLOCKS_APART = 1_000 * MS  # of the hosts whose captures were merged, at most
 # Whether a connection is to be judged, by address and port of its client and of its server.
 Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
@@ -39,22 +51,22 @@ def leave_out_others(connections: Table, wanted: Wanted) -> Unwanted:
 
 
 def mark_seen_again(connections: Table) -> set[int]:
-    """Mark, and return, connections that are another one seen elsewhere, before or after NAT: the same SYNs.
+    """Mark, and return, connections that are another one seen elsewhere, before or after NAT: by sequence numbers.
 
-    Both ends choose 32 bits of them at random (RFC 9293 §3.4.1). The clocks of two hosts whose captures were merged
-    may be apart.
+    Both ends choose 32 bits of them at random (RFC 9293 §3.4.1). Those of the SYNs are compared, or without SYNs
+    those behind the last segments. The clocks of two hosts whose captures were merged may be apart.
     """
     found = array("q")
     for rows, _ in chunks(connections):
-        syns = _syns(rows["syn", 0], rows["syn", 1])
-        found.extend(listed(pick(syns, rows_where(syns >= 0))))
+        numbers = _both_numbers(rows)
+        found.extend(listed(pick(numbers, rows_where(numbers >= 0))))
     seen_again: set[int] = set()
     if len(distinct(as_column(found))) == len(found):
         return seen_again
     seen: dict[int, tuple[int, int]] = {}
     for rows, _ in chunks(connections):
-        syns = listed(_syns(rows["syn", 0], rows["syn", 1]))
-        for number, at, both in zip(listed(rows["number"]), listed(rows["first_ts"]), syns, strict=True):
+        both_numbers = listed(_both_numbers(rows))
+        for number, at, both in zip(listed(rows["number"]), listed(rows["first_ts"]), both_numbers, strict=True):
             first, began = seen.setdefault(both, (number, at))
             if both >= 0 and number != first and abs(at - began) <= CLOCKS_APART:
                 connections.fill_in(number, "left_out", 1)
@@ -62,6 +74,14 @@ def mark_seen_again(connections: Table) -> set[int]:
     return seen_again
 
 
-def _syns(one: Column, two: Column) -> Column:
-    """Both sequence numbers as one; -1 where one is missing, or they are not random (ns-3 begins at 0)."""
-    return select((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)
+def _both_numbers(rows: Columns) -> Column:
+    """A sequence number of each side as one; -1 where one is missing, or they are not random (ns-3 begins at 0).
+
+    Without SYNs it is not known which side asked: they are in the order of their size.
+    """
+    one, two = rows["syn", 0], rows["syn", 1]
+    syns = select((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)
+    one, two = rows["next_seq", 0], rows["next_seq", 1]
+    greater = maximum(one, two)
+    less = one + two - greater
+    return select((rows["syns"] > 0) | (less < MAY_BE_RANDOM), syns, (greater << 31) ^ less)

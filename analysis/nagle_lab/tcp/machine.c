@@ -100,9 +100,10 @@ static int close_connection(machine *m, flow *f)
     int is_complete = end_exchange(m, f), client = client_of(f);
     if (is_complete < 0)
         return -1;
-    int64_t clock[2];
+    int64_t clock[2], next_seq[2];
     for (int side = 0; side < 2; side++) {
         const half *x = &f->halves[side];
+        next_seq[side] = x->seq >= 0 ? (int64_t)(uint32_t)x->seq : -1;
         clock[side] = x->tsval >= 0 ? (int64_t)(uint32_t)(x->tsval - x->last_ts / 1000000) : -1;
     }
     connection row = {
@@ -113,7 +114,7 @@ static int close_connection(machine *m, flow *f)
         .fastest_ack = {one->fastest_ack == NEVER ? -1 : one->fastest_ack,
                         two->fastest_ack == NEVER ? -1 : two->fastest_ack},
         .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead},
-        .tsval_clock = {clock[0], clock[1]},
+        .next_seq = {next_seq[0], next_seq[1]}, .tsval_clock = {clock[0], clock[1]},
         .first_not_held = {one->first_not_held, two->first_not_held}, .not_held = {one->not_held, two->not_held},
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},

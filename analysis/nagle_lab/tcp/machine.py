@@ -624,6 +624,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         fastest_ack=[-1 if half.fastest_ack == NEVER else half.fastest_ack for half in halves],
         handshake=connection.handshake,
         syn=(one.syn, two.syn),
+        next_seq=[half.seq % (1 << 32) if half.seq >= 0 else -1 for half in halves],
         ahead=(one.ahead, two.ahead),
         tsval_clock=[(half.tsval - half.last_ts // MS) % (1 << 32) if half.tsval >= 0 else -1 for half in halves],
         first_not_held=(one.first_not_held, two.first_not_held),
