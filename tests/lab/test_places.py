@@ -102,7 +102,7 @@ def test_a_checkout_that_may_only_be_read(another: Checkout):
     runs = another.place / "captures" / "runs"
     assert (refused.returncode, refused.stdout) == (2, "")
     assert said(refused) == [
-        f"nagle-lab: cannot write the run folder in {runs}: read-only file system: name another folder with --runs"
+        f"nagle-lab: cannot write run folders in {runs}: read-only file system: name another folder with --runs"
     ]
     elsewhere = another.root / "home" / "runs"
     run = (nagle_lab, "run", "nginx-static", "nodelay-off", "--json", "--runs", elsewhere)
