@@ -5,6 +5,7 @@ It lives in mount, network and process namespaces of its own: whatever a test le
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -71,7 +72,7 @@ class PrivateEngine:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        self._do(f"PATH={ADMINISTRATORS} dockerd {self._command} >>{self._log} 2>&1 & engine=$!")
+        self._do(f"PATH={shlex.quote(ADMINISTRATORS)} dockerd {self._command} >>{self._log} 2>&1 & engine=$!")
         deadline = time.monotonic() + 60
         while not self.answers():
             assert time.monotonic() < deadline, self._log.read_text()[-2000:]
