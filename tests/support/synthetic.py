@@ -100,6 +100,7 @@ class _Flight:
     segment: Segment  # ts_ns is when its sender sent it
     by_client: bool
     lost: bool
+    takes_ns: int  # to its receiver
 
 
 def _isn(end: tuple[str, int], peer: tuple[str, int]) -> int:
@@ -210,7 +211,7 @@ class Conversation:
         for flight in self._flights:
             travelled = share if flight.by_client else 1.0 - share
             if not (flight.lost and travelled == 1.0):
-                delay = int(travelled * self.one_way_ns)
+                delay = int(travelled * flight.takes_ns)
                 seen.append(replace(flight.segment, ts_ns=flight.segment.ts_ns + delay) if delay else flight.segment)
         return sorted(seen, key=lambda segment: segment.ts_ns)
 
@@ -247,7 +248,7 @@ class Conversation:
             arrival = now + self.one_way_ns
             other.arrivals.append((arrival, end.next_seq, millis + 1))
             other.now_ns = max(other.now_ns, arrival)
-        self._flights.append(_Flight(segment, end is self.client, lost))
+        self._flights.append(_Flight(segment, end is self.client, lost, self.one_way_ns))
         return segment
 
     def _write(self, end: _End, length: int, after_ns: int) -> list[Segment]:

@@ -19,7 +19,7 @@ from nagle_lab.diagnosis.proof.release_times import FINE
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
-BETWEEN_TICKS = 2_500 * US  # so long before, no timer of the same tick fired (HZ is 100, 250 or 1000): only chance
+BETWEEN_TICKS = 2_500 * US  # so long before is between two ticks (HZ=100, 250, 1000): what comes then is chance
 MOST_ROUTES = 10  # connections of a program whose ends are looked at
 ONE_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
 MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
