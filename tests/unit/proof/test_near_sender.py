@@ -128,6 +128,22 @@ def test_where_timestamps_were_cut_off_linux_is_no_slow_stack(diagnose, snaplen)
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 34})
 
 
+@pytest.mark.parametrize(("answers_us", "verdict"), [(12, "INCONCLUSIVE"), (30, "STALL")])
+def test_a_kernel_is_not_much_slower_than_the_program_above_it(diagnose, answers_us, verdict):
+    """A program that polls TCP_INFO every 100 us answers requests in 13, and sends on 86 after the ACK (veth)."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=30 * US)
+        c.server_sends(HEADER, after_ns=answers_us * US)
+        c.client_acks(after_ns=LATE if number else 10 * US)
+        c.server_sends(BODY, after_ns=(83 + number % 7) * US)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, exchanges=40).segments)
+    assert result.verdict == verdict
+    assert result.quality.unresolved == ({"like_a_program": 39} if verdict == "INCONCLUSIVE" else {})
+
+
 @pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
 def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
     """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""

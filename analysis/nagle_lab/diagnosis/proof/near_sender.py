@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed
+from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -34,8 +34,10 @@ from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     pauses_anyway,
 )
 from nagle_lab.diagnosis.proof.release_times import (
+    AT_PEER_ALIKE,
     COARSE,
     FINE,
+    HELD,
     HELD_ALIKE,
     SOONEST_WOKEN,
     acknowledges_slowly,
@@ -59,6 +61,8 @@ AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
+# Kernels take up to 3.6 times as long as the program's median answer, mostly less than that; a program that polls, more.
+SLOWER_THAN_ANSWERS = 5
 # Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
 SENT_ANYWAY_NEAR = 0.01
 
@@ -95,9 +99,20 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         others = distinct(slow.connection)
         pure, near = (some.not_among(some.connection, others) for some in (pure, near))
         middle = usual_release(near, observed.setting.resolution)
+    if len(near) and _is_slower_than_program(middle, observed):
+        judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
+        judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
+        return near.picked([])
     if middle <= limit or (middle <= 2 * HELD_ALIKE and is_often_at_once(near, observed)):
         return _released_by_kernel(pure, near, observed, judged, middle)
     return _held_among_others(pure, near, observed, judged, limit)
+
+
+def _is_slower_than_program(middle: float, observed: Observed) -> bool:
+    """Whether releases that take ``middle`` ns are much slower than the program, which is woken for each request."""
+    answers = nearby(observed.program.own.data)
+    is_known = len(answers) >= CONCLUSIVE and observed.setting.resolution <= FINE
+    return is_known and HELD < middle <= AT_PEER_ALIKE and middle > SLOWER_THAN_ANSWERS * percentile(answers, 50)
 
 
 def _set_aside_relayed(
