@@ -360,8 +360,11 @@ def test_what_leaves_at_once_beside_pauses_may_be_held(diagnose, varies, verdict
     assert diagnose(c.segments).verdict == verdict
 
 
-@pytest.mark.parametrize(("early_ms", "verdict"), [(43, "INCONCLUSIVE"), (1, "STALL")])
-def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, early_ms, verdict):
+@pytest.mark.parametrize(
+    ("early_ms", "after_us", "verdict"),
+    [(43, 75, "INCONCLUSIVE"), (43, 46, "INCONCLUSIVE"), (43, 15, "STALL"), (1, 75, "STALL")],
+)
+def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, early_ms, after_us, verdict):
     """A program that waits for a jiffy timer of 40 ms, as its peer's kernel does, and then works for 30 µs."""
     c = Conversation()
     c.handshake()
@@ -369,7 +372,7 @@ def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, ea
         c.client_sends(REQUEST, after_ns=10 * MS)
         c.server_sends(HEADER, after_ns=200 * US)
         c.client_acks(after_ns=43 * MS + 600 * US if number else 20 * US)
-        c.server_sends(BODY, after_ns=(75 + number % 7) * US if number else early_ms * MS)
+        c.server_sends(BODY, after_ns=(after_us + number % 7) * US if number else early_ms * MS)
     assert diagnose(c.segments).verdict == verdict
 
 

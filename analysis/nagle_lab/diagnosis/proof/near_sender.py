@@ -61,7 +61,7 @@ AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
-# Kernels take up to 3.6 times as long as the program's median answer, mostly less than that; a program that polls, more.
+# Kernels took up to 3.6 times as long as the program's answers (medians); one that polls for the ACK takes more.
 SLOWER_THAN_ANSWERS = 5
 # Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
 SENT_ANYWAY_NEAR = 0.01
@@ -90,6 +90,14 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     if len(behind_arrivals) >= max(2, len(near) / 2) and not _arrive_by_chance(behind_arrivals, near):
         _set_aside_relayed(pure, near, behind_arrivals, observed, judged)
         return near.picked([])
+    return _held_by_release_times(pure, near, observed, judged, limit)
+
+
+def _held_by_release_times(
+    pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
+) -> Candidates:  # fmt: skip
+    """Of releases behind nothing but their ACK, those as soon as a kernel's: their median is up to ``limit``, ns."""
+    middle = usual_release(near, observed.setting.resolution)
     is_usual, is_fine = middle <= limit, observed.setting.resolution <= FINE
     slow = near.picked([])
     if is_fine and (is_usual or is_often_at_once(near, observed)):
@@ -203,7 +211,7 @@ def _released_by_kernel(
     if (
         _is_often_late_without_pauses(prompt, pure, bound, observed)
         or _goes_piece_by_piece(prompt, observed)
-        or (middle > HELD_ALIKE and _paused_when_early(prompt, observed))
+        or (middle > HELD and _paused_when_early(prompt, observed))
     ):
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
@@ -213,10 +221,10 @@ def _released_by_kernel(
 def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
     """Whether all early ACKs there are, perhaps one, show a pause about as long as the waits.
 
-    Only where the capture is not at the sender: there the releases themselves tell a kernel's from a program's.
+    Sooner releases tell a kernel's from a program's by themselves.
     """
     early = observed.early.among(observed.early.connection, distinct(prompt.connection))
-    if not len(early) or observed.program.own.release or observed.nearer_end == "sender":
+    if not len(early) or observed.program.own.release:
         return False
     usual = percentile(prompt.trigger_to_release, 50)
     shortest, longest = lowest(early.trigger_to_release), highest(early.trigger_to_release)
