@@ -333,3 +333,20 @@ def test_answers_of_a_tight_loop_are_of_other_lengths_than_what_was_held(diagnos
         c.server_sends(55, after_ns=20 * MS)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("STALL", held)
+
+
+def test_on_a_path_that_varies_a_late_answer_is_no_delayed_ack(diagnose):
+    """Two writes each time: the second is held for a round trip, which is 23 to 34 ms, as pure ACKs show, too."""
+    c = Conversation(rtt_ns=22 * MS)
+    c.handshake()
+    for number in range(60):
+        later = (1 + number * 7 % 11) * MS
+        c.client_sends(289, after_ns=120 * US)
+        if number % 6:
+            c.server_sends(100, after_ns=later)
+        else:
+            c.server_acks(after_ns=later)
+        c.client_sends(289, after_ns=(5 + number % 3) * US)
+        c.server_sends(60, after_ns=MS)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)

@@ -48,8 +48,9 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
         by_timer = _made_by_a_timer(surely.only(surely.pure), late.only(late.pure) - pure, c.only(c.pure), peer)
         _leave_to_the_path(pure - by_timer, observed, judged)
         pure = by_timer
-    # Data comes when its program likes, so only handshakes tell how long it was under way.
-    if len(piggybacked) and _is_the_path(piggybacked, peer, peers.handshake_more, enough=1):
+    # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
+    in_time = [ack - peer for ack in peers.ack if 0 <= ack - peer < margin]
+    if len(piggybacked) and _is_the_path(piggybacked, peer, [*peers.handshake_more, *in_time], enough=1):
         piggybacked = piggybacked.picked([])
     return pure | piggybacked
 
