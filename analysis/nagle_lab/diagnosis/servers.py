@@ -14,7 +14,6 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.result.verdict import Evidence
@@ -45,11 +44,11 @@ class OpenByServer:
                 self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
 
     def evidence(self, connections: Table) -> dict[str, Evidence]:
-        """What there is of each server with three or more that are left open, by its address and port, most first."""
+        """What there is of each server with two or more that are left open, by its address and port, most first."""
         columns = connections.layout.columns
         numbers: dict[Server, int] = {}
         for number, left_open in sorted(self._open.items(), key=lambda item: -item[1].total()):
-            if left_open.total() >= REPEATED:  # one or two may be an accident
+            if left_open.total() > 1:  # one may be an accident
                 row = connections.row(self._connection[number])
                 side = 1 - row[columns["client"]]
                 numbers[row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]] = number

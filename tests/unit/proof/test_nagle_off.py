@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, Story, prompt, server_held, talk
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, Story, nodelay, prompt, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, merge
 
 
@@ -232,12 +232,33 @@ def test_a_few_before_the_option_changed_are_left_open(diagnose, seen_at):
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
 
 
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+@pytest.mark.parametrize(("held", "verdict"), [(2, "INCONCLUSIVE"), (0, "CLEAN")])
+def test_two_stalls_beside_a_connection_with_tcp_nodelay_stay_open(diagnose, seen_at, held, verdict):
+    """Too few to prove anything, and yet the option of one socket says nothing of another."""
+
+    def sometimes_held(c: Conversation, number: int) -> None:
+        (server_held if 5 <= number < 5 + held else prompt)(c, number)
+
+    with_nodelay = talk(goes_on, exchanges=6, rtt_ns=2 * MS)
+    without = talk(sometimes_held, exchanges=10, client=("10.0.0.1", 50_000), rtt_ns=2 * MS)
+    beside = talk(nodelay, exchanges=30, server=("10.0.0.3", 81), rtt_ns=2 * MS)
+    result = diagnose(merge(*(each.seen_at(seen_at) for each in (with_nodelay, without, beside))))
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+    assert result.quality.unresolved == ({"nagle_off_elsewhere": held} if held else {})
+
+
 @pytest.mark.parametrize(
     ("others", "release", "verdict", "stalls"),
-    [(7, RELEASE, "STALL", 7), (4, RELEASE, "INCONCLUSIVE", 0), (7, 40 * US, "CLEAN", 0)],
+    [
+        (7, RELEASE, "STALL", 7),
+        (4, RELEASE, "INCONCLUSIVE", 0),
+        (7, 40 * US, "INCONCLUSIVE", 0),
+        (7, 80 * US, "CLEAN", 0),
+    ],
 )
 def test_tcp_nodelay_on_one_connection_of_a_pool(diagnose, others, release, verdict, stalls):
-    """The others hold once each; sooner than any woken program, or as soon as one that waits for the ACK.
+    """The others hold once each; sooner than any woken program, or as soon as one that waits for the ACK, or later.
 
     Four are too few to tell.
     """

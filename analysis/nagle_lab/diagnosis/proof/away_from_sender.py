@@ -158,12 +158,11 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
     """
     others = pure.not_among(pure.connection, list(observed.sent_before))
-    if len(others) == len(pure):
-        return pure.picked([])
-    seem_held = held_away(others, replace(observed, sent_before=Counter()), Judged())
+    are_few = len(others) < REPEATED
+    seem_held = others if are_few else held_away(others, replace(observed, sent_before=Counter()), Judged())
     soonest, latest = around(observed.own)
     are_in_time = all(soonest <= release <= latest for release in seem_held.ack_to_release)
-    return seem_held if len(seem_held) >= REPEATED and are_in_time else pure.picked([])
+    return seem_held if (are_few or len(seem_held) >= REPEATED) and are_in_time else pure.picked([])
 
 
 def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: float) -> bool:

@@ -260,15 +260,14 @@ def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed)
 def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The prompt ones of connections that were not seen to send before the ACK, if nearly all there are prompt.
 
-    TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender, and sooner than
-    any program that was woken; where they are few, they are left open. All others are rejected.
+    TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender; where they are
+    few, or some no sooner than a program that was woken, they are left open. All others are rejected.
     """
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
-    are_all = len(held) >= REPEATED and len(held) > NEARLY_ALL * len(others)
-    if not (are_all and observed.is_at_sender and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN):
+    if not observed.is_at_sender or len(held) <= NEARLY_ALL * len(others):
         held = held.picked([])
     judged.reject(len(pure) - len(held), Rejected.NAGLE_OFF)
-    if len(held) >= COMPARABLE:
+    if len(held) >= COMPARABLE and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
         return held
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
     return held.picked([])
