@@ -14,7 +14,7 @@ from support.stories import (
     REQUEST,
     talk,
 )
-from support.synthetic import MS, SECOND, US, Conversation, Segment
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
 def chat(
@@ -97,11 +97,14 @@ def test_the_first_of_two_segments_may_have_released_what_follows_both(diagnose,
 
 @pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (6, "INCONCLUSIVE")])
 def test_a_program_that_is_woken_is_not_accused_for_being_quick(diagnose, spread, verdict):
-    """A median of 61 µs where SYNs are answered in 40: its times vary, those of a kernel do not."""
+    """A median of 61 us where SYNs are answered in 40: its times vary, a kernel's do not. It also speaks unasked."""
     c = Conversation(rtt_ns=10 * MS)
     c.handshake(after_ns=40 * US)
     for number in range(60):
-        c.client_sends(60, after_ns=25 * MS if number % 5 == 4 else (61 + (number % 11 - 5) * spread) * US)
+        c.client_sends(60, after_ns=(61 + (number % 11 - 5) * spread) * US)
+        if number % 5 == 4:
+            c.server_acks(after_ns=10 * US)
+            c.client_sends(60, after_ns=25 * MS)
         c.server_sends(200, after_ns=12 * MS)
     assert diagnose(c.seen_at("client")).verdict == verdict
 
@@ -350,3 +353,37 @@ def test_on_a_path_that_varies_a_late_answer_is_no_delayed_ack(diagnose):
         c.server_sends(60, after_ns=MS)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def test_what_is_held_on_one_connection_accuses_no_answers_on_another(diagnose):
+    """Its client thinks for 30 ms, and asks again before its ACK is due; the answers are as quick as releases."""
+
+    def thinks(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=30 * MS)
+        c.server_sends(BODY, after_ns=(83 + number % 5) * US)
+
+    def held(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=(5 * MS if number % 4 else 200 * US))
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=(58 + number % 5) * US)
+        c.client_acks(after_ns=10 * US)
+
+    others = talk(thinks, exchanges=40, client=("10.0.0.1", 50_001))
+    result = diagnose(merge(talk(held, exchanges=30).segments, others.segments))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 29)
+
+
+def test_slow_answers_are_no_sign_that_quick_ones_were_held(diagnose):
+    """A client thinks for 30 ms. Every other reply leaves in two writes, some after 5 ms."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=30 * MS)
+        c.server_sends(HEADER, after_ns=5 * MS if number % 8 < 2 else (20 + number % 5) * US)
+        if number % 2:
+            c.client_acks(after_ns=LATE + number % 3 * MS)
+            c.server_sends(BODY, after_ns=(15 + number % 5) * US)
+
+    result = diagnose(talk(exchange, exchanges=60).segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 30)
+    assert result.quality.unresolved["ack_on_data"] >= 40

@@ -95,6 +95,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         judged.leave_open(near, Obstacle.ACK_ON_DATA)
         return
     prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
+    held = held.among(held.connection, distinct(prompt.connection))
     is_kernel = _is_kernel(middle, prompt, held, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
     if (middle <= 2 * HELD_ALIKE and _were_merged(prompt, observed)) or (is_kernel and grows):
@@ -130,7 +131,6 @@ def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observe
     """The second sign, where a kernel sent ``prompt``, ``middle`` ns after the peer's data."""
     return (
         _speaks_unasked(prompt, c, observed)
-        or _speaks_between(observed)
         or _early_acks_release(observed)
         or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))
     )
