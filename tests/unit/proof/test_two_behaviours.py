@@ -114,3 +114,32 @@ def test_what_a_server_does_for_clients_that_ask_seldom_is_judged_together(diagn
     talks = [talk(server_held, 2, client=(f"10.0.{number}.1", 40_000)) for number in range(60)]
     result = diagnose(merge(*(one.seen_at("server") for one in talks)))
     assert (result.verdict, result.summary.stalls) == ("STALL", 60)
+
+
+def test_pauses_that_end_a_little_after_the_ack_are_of_another_behaviour(diagnose):
+    """On one connection of the server all is held, on another it pauses for 42 ms: one pause ends as promptly."""
+
+    def pauses(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        before = 110 if number == 3 else 500 + number * 170
+        c.client_acks(at_ns=header.ts_ns + (42_200 - before) * US)
+        c.server_sends(BODY, at_ns=header.ts_ns + 42_200 * US)
+        c.client_acks(after_ns=10 * US)
+
+    held = talk(reply_in_two(LATE, lambda number: (50 + number % 3 * 5) * US), exchanges=30)
+    paused = talk(pauses, exchanges=8, client=("10.0.0.1", 50_001))
+    result = diagnose(merge(held.segments, paused.segments))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 29)
+
+
+def test_what_stays_open_alone_stays_open_beside_tcp_nodelay(diagnose):
+    """One connection of a client 20 ms away may be held, by a kernel that is busy; another has TCP_NODELAY."""
+    busy = reply_in_two(LATE, lambda number: (1_100 + number % 3 * 100) * US)
+    unsure, other = (
+        talk(story, 40, client=client, rtt_ns=20 * MS) for story, client in ((busy, ONE), (pauses_63_ms, THE_SAME))
+    )
+    alone = diagnose(unsure.seen_at("client"))
+    assert (alone.verdict, alone.quality.unresolved) == ("INCONCLUSIVE", {"own_pace": 39})
+    result = diagnose(merge(unsure.seen_at("client"), other.seen_at("client")))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"nagle_off_elsewhere": 39})

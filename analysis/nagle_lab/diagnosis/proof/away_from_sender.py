@@ -158,11 +158,13 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
     """
     others = pure.not_among(pure.connection, list(observed.sent_before))
-    are_few = len(others) < REPEATED
-    seem_held = others if are_few else held_away(others, replace(observed, sent_before=Counter()), Judged())
+    alone = Judged()
+    held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), alone)
+    for _, rows in alone.unresolved:
+        held = held | others.among(others.row, rows)
     soonest, latest = around(observed.own)
-    are_in_time = all(soonest <= release <= latest for release in seem_held.ack_to_release)
-    return seem_held if (are_few or len(seem_held) >= REPEATED) and are_in_time else pure.picked([])
+    are_in_time = all(soonest <= release <= latest for release in held.ack_to_release)
+    return held if are_in_time else pure.picked([])
 
 
 def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: float) -> bool:

@@ -4,6 +4,7 @@ A kernel sends what it held sooner after the ACK than a program can that is woke
 docs/proof.md, rule 2.
 """
 
+from collections import Counter
 from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
@@ -308,12 +309,17 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
 
 
 def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candidates) -> Candidates:
-    """Of the late ones, without connections with several releases and none prompt: there the program does something
-    else.
+    """Of the late ones, without connections with several releases and hardly any prompt: there the program does
+    something else.
     """
+    usual = Counter(listed(prompt.connection))
     releases = pure.among(pure.connection, distinct(late.connection)).connection
-    with_few = [releases[group[0]] for group in groups(releases) if len(group) < REPEATED]
-    return late.among(late.connection, [*listed(distinct(prompt.connection)), *with_few])
+    alike = [
+        releases[group[0]]
+        for group in groups(releases)
+        if len(group) < REPEATED or usual[int(releases[group[0]])] > A_FEW * len(group)
+    ]
+    return late.among(late.connection, alike)
 
 
 def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
