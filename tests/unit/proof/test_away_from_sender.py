@@ -362,3 +362,19 @@ def test_a_program_that_thinks_for_long_does_not_show_a_slow_link(diagnose):
         c.client_acks(after_ns=10 * US)
         c.pause(5 * MS)
     assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("held", [0, 8])
+def test_where_all_answers_are_slow_pauses_are_no_late_releases(diagnose, held):
+    """The server works for 3 to 30 ms each time, and pauses now and then: no ACK of its kernel takes so long."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER if number % 3 == 1 else BODY, after_ns=(3 + number * 7 % 27) * MS)
+        if number % 3 == 1:
+            c.client_acks(after_ns=LATE + number % 5 * MS)
+            c.server_sends(BODY, after_ns=RELEASE if number < 3 * held else (7 + number * 5 % 20) * MS)
+
+    result = diagnose(talk(exchange, exchanges=60, rtt_ns=20 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL" if held else "INCONCLUSIVE", held)
+    assert result.quality.unresolved["own_pace"] > 8

@@ -41,7 +41,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     middle_half,
     pauses_anyway,
 )
-from nagle_lab.tcp.events import MS, Echo
+from nagle_lab.tcp.events import DELAYED, MS, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
 CHANCE_SPANS = 1, 2, 4  # times the width in which releases may pass: so long behind it pauses show what chance does
@@ -76,7 +76,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     ):
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
-    return prompt
+    return _without_slow_ones(prompt, observed, judged)
 
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
@@ -306,6 +306,23 @@ def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool
         return False
     by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
     return lowest(by_size) > percentile(quick, 75) + slack(base)
+
+
+def _without_slow_ones(prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """Without those that come later than by a round trip, if most do, and no reaction of that end's kernel does.
+
+    Its program's answers vary as much, but not because of the path: these may be its pauses.
+    """
+    soonest, latest = around(observed.own)
+    by_kernel = [ns for ns in observed.program.own.by_kernel if ns < observed.own + DELAYED]
+    slow = prompt.only(prompt.ack_to_release > latest)
+    if 2 * len(slow) <= len(prompt) or any(ns > latest for ns in by_kernel):
+        return prompt
+    in_time = prompt - slow
+    if len(in_time) < COMPARABLE or is_chance(len(in_time), prompt.ack_to_release, latest, latest - soonest, 10):
+        in_time = prompt.picked([])
+    judged.leave_open(prompt - in_time, Obstacle.OWN_PACE)
+    return in_time
 
 
 def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
