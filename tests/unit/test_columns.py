@@ -21,6 +21,7 @@ from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.spread import nearest_rank
+from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import DELAYED, IDLE, MS, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
@@ -237,7 +238,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
     ack = [number % 5 + (number % 7 > 0) for number in numbers]
     columns = {
         "connection": connection,
-        "peer": [number % 2 for number in connection],
+        "peer_program": [number % 2 for number in connection],
         "trigger_to_ack": wait,
         "ack_to_release": release,
         "pure": pure,
@@ -246,7 +247,6 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "trigger_not_held": [number % 5 == 2 for number in numbers],
         "trigger_frame": [2 * number for number in numbers],
         "release_frame": [2 * number + 2 for number in numbers],
-        "alone": [ns % 100_000 for ns in release],
         "arrival": arrival,
         "trigger_bytes": size,
         "released_bytes": size[::-1],
@@ -261,6 +261,15 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "ahead": [number % 4 - 2 for number in numbers],
         "peer_own_accord": [number % 6 for number in connection],
         "not_held": [number % 4 // 3 for number in connection],
+        "first_not_held": [number % 4 // 3 * 8 for number in connection],
+        "beside_unacked": [number % 4 // 3 * 5 for number in connection],
+        "since_data": [ns // 3 if number % 3 else -1 for number, ns in zip(numbers, wait, strict=True)],
+        "since_host_busy": [ns % 100_000 if number % 3 else -1 for number, ns in zip(numbers, release, strict=True)],
+        "arrives_every": [NEVER if number % 2 else 10 * MS for number in numbers],
+        "is_path_known": [number % 3 // 2 for number in connection],
+        "began": [number * 1_000 * MS for number in connection],
+        "exchange": numbers,
+        "at": [number * 100 * MS + ns for number, ns in zip(numbers, release, strict=True)],
     }
 
     names = list(columns)

@@ -48,7 +48,7 @@ def test_pauses_as_long_after_most_early_acks_are_the_program_s(diagnose, paused
 
     result = diagnose(talk(exchange, exchanges=24).segments)
     assert (result.verdict, result.summary.stalls) == (verdict, 0)
-    assert (result.quality.rejected["nagle_off"] >= 10) is (verdict == "CLEAN")
+    assert (result.quality.rejected["later_release"] >= 10) is (verdict == "CLEAN")
 
 
 def test_releases_that_follow_the_ack_late_are_no_pauses(diagnose):

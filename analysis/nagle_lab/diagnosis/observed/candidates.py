@@ -47,7 +47,7 @@ class Candidates:
     connection, exchange, since_host_busy, arrival, since_data, since_full, ahead, under_way, trigger_bytes,
         released_bytes, beyond_full, trigger_frame, ack_frame, release_frame, pure, echo, announced,
         trigger_not_held : see ``candidate`` in tcp/engine.h
-    peer : the number of the peer's program
+    peer_program : the number of the peer's program
     peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
         connections of the same two hosts, by their timestamps (paths.py)
     arrives_every : how often the other connection whose data arrived in between (``arrival``) has data, ns from one
@@ -145,7 +145,7 @@ class _Joined(dict[str, Column]):
         self._joined: dict[str, Callable[[], Column]] = {
             "key": lambda: programs.keys_of(involved, side),
             "left_out": lambda: involved.rows("left_out"),
-            "peer": lambda: involved.of_side("program", peer),
+            "peer_program": lambda: involved.of_side("program", peer),
             "full": lambda: involved.of_side("full_segment", side),
             "full_waits": lambda: involved.of_side("full_waits", side),
             "tsval_delay": lambda: _tsval_delay(
@@ -194,7 +194,7 @@ def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> 
     if not len(without):
         return fastest_ack
     its_peers = pick(programs.keys_of(involved, sides), without)
-    of_program = {int(peer): programs[int(peer)].own.fastest for peer in distinct(its_peers)}
+    of_program = {int(peer): programs[int(peer)].reactions.fastest for peer in distinct(its_peers)}
     of_hosts = _known_paths(involved, programs)
     known = []
     rows = zip(its_peers, pick(involved.of, without), pick(sides, without), pick(fastest_ack, without), strict=True)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import lowest, percentile
@@ -52,8 +53,8 @@ class Observed:
 
     Attributes
     ----------
-    own_if_known : the fastest reaction of its host at the capture point, ns; None where nothing tells
-    peer : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
+    sender_fastest_if_known : the fastest reaction of its host at the capture point, ns; None where nothing tells
+    peer_fastest : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
     early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
     sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data; by
         connection. Known once it is known which candidates are late; nothing before
@@ -61,20 +62,20 @@ class Observed:
 
     program: Program
     setting: Setting
-    own_if_known: int | None
-    peer: int
+    sender_fastest_if_known: int | None
+    peer_fastest: int
     early: Candidates
     sent_before: Counter[int] = field(default_factory=Counter)
 
     @property
-    def own(self) -> int:
+    def sender_fastest(self) -> int:
         """The fastest reaction of its host at the capture point, ns; 0 where nothing tells."""
-        return self.own_if_known or 0
+        return self.sender_fastest_if_known or 0
 
     @property
     def is_away(self) -> bool:
         """Whether the capture was taken away from the program's host."""
-        return self.own_if_known is None or self.own_if_known >= AWAY
+        return self.sender_fastest_if_known is None or self.sender_fastest_if_known >= AWAY
 
     @property
     def is_at_sender(self) -> bool:
@@ -82,11 +83,11 @@ class Observed:
         return self.nearer_end == "sender" or self.program.is_on_loopback
 
     @cached_property
-    def nearer_end(self) -> str | None:
+    def nearer_end(self) -> Literal["sender", "peer"] | None:
         """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
-        if self.peer >= NEAR:
+        if self.peer_fastest >= NEAR:
             return "sender"
-        own, peers = (nearby(side.ack) for side in (self.program.own, self.program.peers))
+        own, peers = (nearby(side.ack) for side in (self.program.reactions, self.program.peer_reactions))
         if not own or not peers:
             return None
         mine, theirs = percentile(own, 5), percentile(peers, 5)
@@ -125,24 +126,24 @@ def fastest(handshake: list[int], others: list[int]) -> int | None:
 
 def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     """What was observed of the program of these candidates."""
-    own, peers = program.own, program.peers
+    reactions, peers = program.reactions, program.peer_reactions
     peer = fastest(peers.handshake, peers.after_handshake) or min(peers.handshake, default=0)
     if not peers.handshake and peer >= NEAR and len(known := c.only(c.is_path_known > 0)):
         peer = min(peer, lowest(known.peer_fastest_ack))
-    own_time = _own(own, c)
-    if program.is_on_loopback and own_time is not None and peer:
-        own_time = min(own_time, peer)  # both ends are one host: a slow answer to a SYN is no path
+    sender_fastest = _sender_fastest(reactions, c)
+    if program.is_on_loopback and sender_fastest is not None and peer:
+        sender_fastest = min(sender_fastest, peer)  # both ends are one host: a slow answer to a SYN is no path
     early = c.only((c.late_by(peer) < late_margin(peer)) & (c.pure > 0))
     return Observed(
         program,
         setting,
-        own_if_known=own_time,
-        peer=peer,
+        sender_fastest_if_known=sender_fastest,
+        peer_fastest=peer,
         early=early,
     )
 
 
-def _own(own: Reactions, c: Candidates) -> int | None:
+def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
     """The fastest reaction of the program's host, ns; where it is near, its releases count, too. None not known.
 
     What comes in less than a third of the time in which anything else did was under way before the ACK.

@@ -100,7 +100,7 @@ class Program:
 
     Attributes
     ----------
-    own, peers : how fast it reacts, and how fast its peers do
+    reactions, peer_reactions : how fast it reacts, and how fast its peers do
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
         connection, an Echo: what its timestamps say, how many ms after that one)
@@ -116,8 +116,8 @@ class Program:
         began, and when one of the two hosts first ended after that, ns: it may leave a window to later ones
     """
 
-    own: Reactions = field(default_factory=Reactions)
-    peers: Reactions = field(default_factory=Reactions)
+    reactions: Reactions = field(default_factory=Reactions)
+    peer_reactions: Reactions = field(default_factory=Reactions)
     is_on_loopback: bool = False
     not_held: Counter[int] = field(default_factory=Counter)
     stale_echoes: int = 0
@@ -168,8 +168,8 @@ class Programs(dict[int, Program]):
         for rows, involved in _with_connections(tables.reaction, tables.connection):
             self._add_reactions(rows, involved)
         for program in self.values():
-            program.own.put_in_order()
-            program.peers.put_in_order()
+            program.reactions.put_in_order()
+            program.peer_reactions.put_in_order()
 
     def keys_of(self, involved: Involved, side: Column) -> Column:
         """For each row (n,), the key of the program at that ``side`` (n,) of its connection, and of its peer."""
@@ -226,12 +226,12 @@ class Programs(dict[int, Program]):
         ns, side, kind = rows["ns"], rows["side"], rows["kind"]
         reacting, other = self.keys_of(involved, side), self.keys_of(involved, 1 - side)
         for key, which, samples in _grouped(reacting, kind, ns):
-            self[key].own.keep(which, samples)
+            self[key].reactions.keep(which, samples)
         for key, which, samples in _grouped(other, kind, ns):
-            self[key].peers.keep(which, samples)
+            self[key].peer_reactions.keep(which, samples)
         more = ns - involved.fastest_ack(side)
         for key, which, samples in _grouped(other, kind, more):
-            self[key].peers.keep_more(which, samples)
+            self[key].peer_reactions.keep_more(which, samples)
 
     def _add_not_held(self, connections: Columns) -> None:
         server = 1 - connections["client"]

@@ -7,6 +7,7 @@ docs/proof.md, rule 3.
 from collections import Counter
 from dataclasses import replace
 from math import sqrt
+from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.observed.columns import (
@@ -66,8 +67,8 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     if len(prompt) and (
-        follows_ack(_soon_enough(pure, observed.own)) is False
-        or pauses_anyway(prompt, observed.early, observed.own)
+        follows_ack(_soon_enough(pure, observed.sender_fastest)) is False
+        or pauses_anyway(prompt, observed.early, observed.sender_fastest)
         or _is_one_in_flight(prompt, observed)
         or _is_slower_than_answers(prompt, observed)
         or _is_sooner_than_anything(prompt, observed)
@@ -76,7 +77,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     ):
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
-    return _without_slow_ones(prompt, observed, judged)
+    return _set_aside_slow(prompt, observed, judged)
 
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
@@ -89,50 +90,89 @@ def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
     return pure.picked(in_order(paced))
 
 
+class _Expected(NamedTuple):
+    """When what an ACK releases passes the capture point: one of the sender's round trips after it; all in ns."""
+
+    soonest: float
+    round_trip: int
+    latest: float
+    answers: list[int]  # of the sender, ascending: how much the path varies
+    compared: Candidates  # those that may be compared with it: no pause
+
+
 def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Those that pass as soon after the ACK as what it releases; none where other evidence speaks against it."""
     nothing = pure.picked([])
     if not len(pure):
         return nothing
     if observed.sent_before.total() > SENT_ANYWAY_FAR * len(pure) + 0.5:
-        soonest, latest = around(observed.own)
-        in_time = pure.released_within(soonest, latest)
-        unsure = _held_where_others_do_not(pure, observed) | may_be_while_on(in_time, observed)
-        judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
-        judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
+        _judge_where_some_do_not_wait(pure, observed, judged)
         return nothing
-    answers = sorted(observed.program.own.after_handshake)
-    base = _round_trip(pure, observed, answers)
-    if base is None:
+    expected = _when_expected(pure, observed)
+    if expected is None:
         judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
-    varies = slack(base)
-    if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
-        answers = [ns for ns in answers if ns < base + LATE_FAR]
-    soonest, latest = base - varies, _latest_release(pure, answers, base)
-    soon_enough = _soon_enough(pure, base)
-    if _path_is_shorter(soon_enough, observed):
-        base = min(base, int(percentile(pure.ack_to_release, 5)))
-        soonest = base - varies
-    soon = total((pure.ack_to_release < soonest) & (pure.echo != Echo.AFTER))
-    by_own_clock = is_paced(soon_enough, observed.setting.resolution) and not _are_several_writes(pure, observed)
-    if by_own_clock or soon > HARDLY_ANY * len(pure) + 0.5:
-        judged.reject(len(pure), Rejected.NAGLE_OFF)
+    if why := _why_not_released(pure, expected, observed):
+        judged.reject(len(pure), why)
         return nothing
-    prompt = pure.released_within(soonest, latest)
-    by_chance = any(is_chance(len(prompt), pure.ack_to_release, latest, latest - base, span) for span in CHANCE_SPANS)
-    if by_chance or (len(prompt) < REPEATED and not _is_a_listing(pure, observed)):
-        close = pure.released_within(soonest, 2 * latest)
-        if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, answers, base):
-            close = nothing
-        judged.leave_open(close, Obstacle.PATH_VARIES)
-        judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
+    prompt = pure.released_within(expected.soonest, expected.latest)
+    if _may_be_chance(prompt, pure, expected, observed):
+        _judge_close_ones(pure, expected, judged)
         return nothing
-    behind = soon_enough.only(soon_enough.echo != Echo.BEFORE)
-    late = behind.only(behind.ack_to_release > latest)
-    by_path = _are_answers_as_late(len(late), len(prompt), answers, latest)
+    behind = expected.compared.only(expected.compared.echo != Echo.BEFORE)
+    late = behind.only(behind.ack_to_release > expected.latest)
+    by_path = _are_answers_as_late(len(late), len(prompt), expected.answers, expected.latest)
     most_late = len(prompt) if by_path else A_FEW * len(prompt)
     return _with_those_held_up(prompt, late, pure, observed, judged, most_late)
+
+
+def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: Judged) -> None:
+    """Reject them, for their sender waits for no ACK; leave open what seems held elsewhere, or at another time."""
+    in_time = pure.released_within(*around(observed.sender_fastest))
+    unsure = _held_where_others_do_not(pure, observed) | may_be_while_on(in_time, observed)
+    judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
+    judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
+
+
+def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
+    """When what an ACK releases passes the capture point; None where nothing tells how far away the sender is."""
+    answers = sorted(observed.program.reactions.after_handshake)
+    base = _round_trip(pure, observed, answers)
+    if base is None:
+        return None
+    if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
+        answers = [ns for ns in answers if ns < base + LATE_FAR]
+    varies, latest = slack(base), _latest_release(pure, answers, base)
+    compared = _soon_enough(pure, base)
+    if _path_is_shorter(compared, observed):
+        base = min(base, int(percentile(pure.ack_to_release, 5)))
+    return _Expected(base - varies, base, latest, answers, compared)
+
+
+def _why_not_released(pure: Candidates, expected: _Expected, observed: Observed) -> Rejected | None:
+    """Why no ACK released them, by when they came: too soon to have waited for it, or by the program's own clock."""
+    too_soon = total((pure.ack_to_release < expected.soonest) & (pure.echo != Echo.AFTER))
+    if too_soon > HARDLY_ANY * len(pure) + 0.5:
+        return Rejected.NAGLE_OFF
+    by_own_clock = is_paced(expected.compared, observed.setting.resolution)
+    return Rejected.LATER_RELEASE if by_own_clock and not _are_several_writes(pure, observed) else None
+
+
+def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
+    """Whether there are too few, or no more than of pauses that end at any time."""
+    latest, width = expected.latest, expected.latest - expected.round_trip
+    if any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in CHANCE_SPANS):
+        return True
+    return len(prompt) < REPEATED and not _is_a_listing(pure, observed)
+
+
+def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> None:
+    """Leave open what came nearly as soon as what an ACK releases, if more than hardly any did; reject the others."""
+    close = pure.released_within(expected.soonest, 2 * expected.latest)
+    if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, expected.answers, expected.round_trip):
+        close = pure.picked([])
+    judged.leave_open(close, Obstacle.PATH_VARIES)
+    judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
 
 
 def _soon_enough(pure: Candidates, base: int) -> Candidates:
@@ -145,11 +185,11 @@ def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
 
     By no more than its reactions vary.
     """
-    own = observed.program.own
-    if observed.sent_before or not own.by_kernel or not follows_ack(soon_enough):
+    reactions = observed.program.reactions
+    if observed.sent_before or not reactions.by_kernel or not follows_ack(soon_enough):
         return False
-    sooner = min(own.by_kernel) - percentile(soon_enough.ack_to_release, 5)
-    return sooner <= VARIES * middle_half([*own.by_kernel, *own.data])
+    sooner = min(reactions.by_kernel) - percentile(soon_enough.ack_to_release, 5)
+    return sooner <= VARIES * middle_half([*reactions.by_kernel, *reactions.data])
 
 
 def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidates:
@@ -162,7 +202,7 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), alone)
     for _, rows in alone.unresolved:
         held = held | others.among(others.row, rows)
-    soonest, latest = around(observed.own)
+    soonest, latest = around(observed.sender_fastest)
     are_in_time = all(soonest <= release <= latest for release in held.ack_to_release)
     return held if are_in_time else pure.picked([])
 
@@ -239,7 +279,7 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
 
     Not if releases are much larger than answers: on a slow link these take longer, too.
     """
-    answers = observed.program.own.data
+    answers = observed.program.reactions.data
     larger = prompt.released_bytes > prompt.trigger_bytes + MUCH_LARGER
     if len(prompt) < CONCLUSIVE or len(answers) < CONCLUSIVE or 2 * total(larger) > len(prompt):
         return False
@@ -255,12 +295,12 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
 
     Not where they vary by more than they are sooner, and follow the ACK: then it is the path that varies.
     """
-    own, reactions = observed.own, observed.program.own
+    fastest, reactions = observed.sender_fastest, observed.program.reactions
     releases = prompt.ack_to_release
-    soonest = min(reactions.by_kernel, default=own)
+    soonest = min(reactions.by_kernel, default=fastest)
     if soonest - percentile(releases, 50) < middle_half(releases) and follows_ack(prompt):
         return False
-    sooner = (prompt.ack_to_release < own) & (prompt.echo != Echo.AFTER)
+    sooner = (prompt.ack_to_release < fastest) & (prompt.echo != Echo.AFTER)
     enough = len(reactions.by_kernel) + len(reactions.data) >= CONCLUSIVE
     return enough and len(prompt) >= COMPARABLE and 2 * total(sooner) > len(prompt)
 
@@ -271,9 +311,9 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     By more than three standard errors of the path, and than their length takes on a slow link. On a path that varies
     as much as the shortest timers, slower ACKs may have been delayed: there releases are compared that are no slower.
     """
-    own = observed.program.own
-    latest = observed.own + LATE_FAR
-    quick = [ns for ns in own.by_kernel if ns < latest]
+    reactions = observed.program.reactions
+    latest = observed.sender_fastest + LATE_FAR
+    quick = [ns for ns in reactions.by_kernel if ns < latest]
     if len(prompt) < CONCLUSIVE or len(quick) < CONCLUSIVE:
         return False
     by_size = _without_their_length(prompt, observed)
@@ -290,8 +330,8 @@ def _without_their_length(c: Candidates, observed: Observed) -> Column:
 
     How much later than ACKs its fastest answers come shows how slow it is at most: such an answer is a trigger.
     """
-    own, least = observed.program.own, lowest(c.trigger_bytes)
-    quick, answers = own.by_kernel, own.data
+    reactions, least = observed.program.reactions, lowest(c.trigger_bytes)
+    quick, answers = reactions.by_kernel, reactions.data
     if len(answers) < CONCLUSIVE or not quick:
         return c.ack_to_release - c.released_bytes * SLOW_LINK
     longer = max(percentile(answers, 5) - percentile(quick, 5), 0) + observed.setting.resolution
@@ -300,21 +340,22 @@ def _without_their_length(c: Candidates, observed: Observed) -> Column:
 
 def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool:
     """Whether all came later than that end's kernel answers, and most sooner than its program does."""
-    own, base = observed.program.own, observed.own
-    quick = [ns for ns in own.by_kernel if ns < base + LATE_FAR]
-    if not quick or len(own.data) < CONCLUSIVE or percentile(prompt.ack_to_release, 50) >= percentile(own.data, 5):
+    reactions, base = observed.program.reactions, observed.sender_fastest
+    quick = [ns for ns in reactions.by_kernel if ns < base + LATE_FAR]
+    usual, answers = percentile(prompt.ack_to_release, 50), reactions.data
+    if not quick or len(answers) < CONCLUSIVE or usual >= percentile(answers, 5):
         return False
     by_size = prompt.ack_to_release - prompt.released_bytes * SLOW_LINK
     return lowest(by_size) > percentile(quick, 75) + slack(base)
 
 
-def _without_slow_ones(prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those that come later than by a round trip, if most do, and no reaction of that end's kernel does.
 
     Its program's answers vary as much, but not because of the path: these may be its pauses.
     """
-    soonest, latest = around(observed.own)
-    by_kernel = [ns for ns in observed.program.own.by_kernel if ns < observed.own + DELAYED]
+    soonest, latest = around(observed.sender_fastest)
+    by_kernel = [ns for ns in observed.program.reactions.by_kernel if ns < observed.sender_fastest + DELAYED]
     slow = prompt.only(prompt.ack_to_release > latest)
     if 2 * len(slow) <= len(prompt) or any(ns > latest for ns in by_kernel):
         return prompt
@@ -339,7 +380,7 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
 
 def _is_a_listing(pure: Candidates, observed: Observed) -> bool:
     """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
-    return len(pure) < REPEATED and not observed.program.own.handshake and highest(pure.ack_to_release) < NEAR
+    return len(pure) < REPEATED and not observed.program.reactions.handshake and highest(pure.ack_to_release) < NEAR
 
 
 def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int | None:
@@ -348,7 +389,7 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
     Where nothing else tells, releases do, if they are alike while the waits are not. A release that echoes the late
     ACK was sent after its arrival, so the round trip is no longer than the shortest time to one of these.
     """
-    base = observed.own_if_known
+    base = observed.sender_fastest_if_known
     if base is None:
         low = percentile(pure.ack_to_release, 10)
         spread = percentile(pure.trigger_to_ack, 90) - percentile(pure.trigger_to_ack, 10)
@@ -363,7 +404,7 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
 
 def _both_speak(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, three times or more: long after all was acknowledged, with nothing received."""
-    by_itself = total(observed.early.ack_to_release - observed.own >= LATER)
+    by_itself = total(observed.early.ack_to_release - observed.sender_fastest >= LATER)
     return by_itself >= REPEATED and times_peer_spoke(pure) >= REPEATED
 
 

@@ -53,12 +53,12 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     waiting = _without_corking_connections(late.among(late.row, sorted(answers.waited)), observed)
     if not len(waiting):
         if not _had_not_written(late, answers, just_before) or _is_seldom(late, answers):
-            return KernelSplit(nothing, 0, _without_unwritten(late, set(), answers, just_before, judged))
+            return KernelSplit(nothing, 0, _set_aside_unwritten(late, set(), answers, just_before, judged))
         _acquit(late, answers, judged)
         return KernelSplit(nothing, 0, nothing)
     waited, holding = [answers.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
     typical = percentile(waited, 50)
-    others = _without_unwritten(late, holding, answers, min(just_before, typical), judged)
+    others = _set_aside_unwritten(late, holding, answers, min(just_before, typical), judged)
     if 2 * len(waiting) >= len(others):
         waiting = _with_those_alike(waiting, others, typical, answers)
     rest = others - waiting
@@ -80,7 +80,7 @@ def _without_corking_connections(waiting: Candidates, observed: Observed) -> Can
 
     TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
     """
-    latest = PAUSE + (observed.own if observed.is_away else 0)
+    latest = PAUSE + (observed.sender_fastest if observed.is_away else 0)
     connections, releases = waiting.connection, waiting.ack_to_release
     prompt = [
         group
@@ -90,7 +90,7 @@ def _without_corking_connections(waiting: Candidates, observed: Observed) -> Can
     return waiting.picked(in_order(prompt))
 
 
-def _without_unwritten(
+def _set_aside_unwritten(
     late: Candidates, holding: set[int], answers: AnswersByCandidate, just_before: float, judged: Judged
 ) -> Candidates:  # fmt: skip
     """Without the connections on which nothing ever waited: their programs themselves wait for something.

@@ -31,8 +31,8 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late. Where
     it may have made piggybacked ones late, nothing is added.
     """
-    peer, margin = observed.peer, late_margin(observed.peer)
-    late = c.only((c.late_by(peer) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
+    peer_fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
+    late = c.only((c.late_by(peer_fastest) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
     sent_late, surely = _sent_late(late, c, observed)
     held = _held_for_a_round_trip(observed)
     unsure = _may_all_be_late(held, observed)
@@ -40,17 +40,18 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     judged.round_trips.append((held - unsure).row)
     judged.reject(len(c) - len(sent_late) - len(unsure), Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
-    others, peers = _ways_to_peers(observed), observed.program.peers
-    is_far = peer >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)
-    if not is_far and not _vary_though_linux(pure, peer, observed.setting.resolution):
+    others, peers = _ways_to_peers(observed), observed.program.peer_reactions
+    is_far = peer_fastest >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)
+    if not is_far and not _vary_though_linux(pure, peer_fastest, observed.setting.resolution):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
-        by_timer = _made_by_a_timer(surely.only(surely.pure), late.only(late.pure) - pure, c.only(c.pure), peer)
+        sent_in_time = late.only(late.pure) - pure
+        by_timer = _made_by_a_timer(surely.only(surely.pure), sent_in_time, c.only(c.pure), peer_fastest)
         _leave_to_the_path(pure - by_timer, observed, judged)
         pure = by_timer
     # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
-    in_time = [ack - peer for ack in peers.ack if 0 <= ack - peer < margin]
-    if len(piggybacked) and _is_the_path(piggybacked, peer, [*peers.handshake_more, *in_time], enough=1):
+    in_time = [ack - peer_fastest for ack in peers.ack if 0 <= ack - peer_fastest < margin]
+    if len(piggybacked) and _is_the_path(piggybacked, peer_fastest, [*peers.handshake_more, *in_time], enough=1):
         piggybacked = piggybacked.picked([])
     return pure | piggybacked
 
@@ -65,7 +66,7 @@ def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
     if not len(unsure) or not len(unsure := unsure.only(unsure.is_path_known == 0)):
         return unsure
     _, latest = around(int(unsure.usual_wait))
-    as_soon = sum(ns <= latest for ns in observed.program.peers.data)
+    as_soon = sum(ns <= latest for ns in observed.program.peer_reactions.data)
     may_think_as_long = unsure.usual_wait <= LINUX_TIMER + TIMER_SPREAD  # a client that polls every 40 ms
     return unsure if may_think_as_long or as_soon < REPEATED else unsure.picked([])
 
@@ -76,7 +77,7 @@ def _held_for_a_round_trip(observed: Observed) -> Candidates:
     waits_for_acks = observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early)
     if len(early) < CONCLUSIVE or not waits_for_acks:
         return early.picked([])
-    return early.released_within(*around(observed.own if observed.is_away else 0))
+    return early.released_within(*around(observed.sender_fastest if observed.is_away else 0))
 
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
@@ -88,7 +89,7 @@ def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> 
 
 def _ways_to_peers(observed: Observed) -> list[int]:
     """Round trips to the peers, ns: by handshakes, or by their other reactions where there are few."""
-    peers = observed.program.peers
+    peers = observed.program.peer_reactions
     return peers.handshake if len(peers.handshake) >= REPEATED else [*peers.handshake, *(peers.ack or peers.data)]
 
 
@@ -98,20 +99,20 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observ
     Also where many of them, all but ``sent_late``, were sent in time by the ends' timestamps, and were under way for
     long: what happens to ACKs happens to the data before them, too.
     """
-    peer, peers = observed.peer, observed.program.peers
+    peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
     under_way = len(late) - sent_late
     if (under_way > 1 and 2 * under_way >= sent_late) or _are_late_both_ways(late, observed):
         return True
-    if _stand_apart(late, c, peer):
+    if _stand_apart(late, c, peer_fastest):
         return False
     is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     return (
-        _is_the_path(late, peer, more)
-        or _is_no_timer(late, peer, peers)
-        or _is_a_queue(late, peer, peers)
-        or _is_a_tail(late, c, peer)
-        or _is_the_end_of_many(late, c, peer)
+        _is_the_path(late, peer_fastest, more)
+        or _is_no_timer(late, peer_fastest, peers)
+        or _is_a_queue(late, peer_fastest, peers)
+        or _is_a_tail(late, c, peer_fastest)
+        or _is_the_end_of_many(late, c, peer_fastest)
     )
 
 
@@ -121,38 +122,38 @@ def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> tuple[Can
     And those of the rest whose ACK was surely sent late by these. They tell only where data behind early ACKs shows
     that the timestamp clocks of both ends keep step.
     """
-    own, margin = observed.own, late_margin(observed.peer)
-    early = c.only((c.late_by(observed.peer) < margin) & (c.tsval_delay >= 0))
-    soon = early.only(early.ack_to_release - own < NEAR).tsval_delay
+    fastest, margin = observed.sender_fastest, late_margin(observed.peer_fastest)
+    early = c.only((c.late_by(observed.peer_fastest) < margin) & (c.tsval_delay >= 0))
+    soon = early.only(early.ack_to_release - fastest < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
         return late, late.picked([])
-    way, is_known = _way_of_acks(late, own)
-    waits = late.late_by(observed.peer)
+    way, is_known = _way_of_acks(late, fastest)
+    waits = late.late_by(observed.peer_fastest)
     is_late = waits - way >= margin
     return late.only(is_late | (is_known == 0)), late.only((waits - 2 * way >= margin) & is_known)
 
 
-def _way_of_acks(late: Candidates, own: int) -> tuple[Column, Column]:
+def _way_of_acks(late: Candidates, fastest: int) -> tuple[Column, Column]:
     """How much longer than the fastest their ACKs were under way, ns, by the ends' timestamps; where these tell."""
-    after_capture = maximum(late.ack_to_release - own, 0)
+    after_capture = maximum(late.ack_to_release - fastest, 0)
     way = (late.tsval_delay - CLOCK_ERROR) * MS - after_capture
     return way, (late.echo == Echo.AFTER) & (late.tsval_delay >= 0)
 
 
 def _are_late_both_ways(late: Candidates, observed: Observed) -> bool:
     """Whether half of them would not be late if their data had been under way for as much longer as the ACKs were."""
-    way, is_known = _way_of_acks(late, observed.own)
-    margin = late_margin(observed.peer)
-    by_path = is_known & (way >= margin) & (late.late_by(observed.peer) - 2 * way < margin)
+    way, is_known = _way_of_acks(late, observed.sender_fastest)
+    margin = late_margin(observed.peer_fastest)
+    by_path = is_known & (way >= margin) & (late.late_by(observed.peer_fastest) - 2 * way < margin)
     return 2 * total(by_path) >= len(late)
 
 
-def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = REPEATED) -> bool:
+def _is_the_path(late: Candidates, peer_fastest: int, more: list[int], enough: int = REPEATED) -> bool:
     """Whether a path that varies made ACKs late: all else of those ends came as late.
 
     ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
     """
-    waits = late.late_by(peer)
+    waits = late.late_by(peer_fastest)
     varies = percentile(waits, 90) - percentile(waits, 10) > TIMER_SPREAD
     if len(more) < enough:
         return varies
@@ -160,15 +161,15 @@ def _is_the_path(late: Candidates, peer: int, more: list[int], enough: int = REP
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
 
 
-def _is_no_timer(late: Candidates, peer: int, peers: Reactions) -> bool:
+def _is_no_timer(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
     """Whether ACKs are late by different times, some shorter than Linux's timer: a timer has one time."""
-    waits = late.late_by(peer)
+    waits = late.late_by(peer_fastest)
     least = percentile(waits, 10)
     varies = percentile(waits, 90) - least
     if varies > 2 * TIMER_SPREAD and len(late) >= CONCLUSIVE and not _has_one_time(waits):
         return True
     is_spread = varies > TIMER_SPREAD
-    return is_spread and least < LINUX_TIMER and not _data_comes_sooner(late, peer, peers)
+    return is_spread and least < LINUX_TIMER and not _data_comes_sooner(late, peer_fastest, peers)
 
 
 def _has_one_time(waits: Column) -> bool:
@@ -178,7 +179,7 @@ def _has_one_time(waits: Column) -> bool:
     return max(of_a_timer) > A_FEW * len(waits)
 
 
-def _vary_though_linux(pure: Candidates, peer: int, resolution: int) -> bool:
+def _vary_though_linux(pure: Candidates, peer_fastest: int, resolution: int) -> bool:
     """Whether ACKs with timestamps, as Linux sends, are late by times that no timer of Linux has.
 
     Then their host sleeps, as a radio does, or is a virtual machine that waits for a processor. lwIP's and smoltcp's
@@ -186,7 +187,7 @@ def _vary_though_linux(pure: Candidates, peer: int, resolution: int) -> bool:
     """
     if len(pure) < CONCLUSIVE or 2 * total(pure.tsval_delay >= 0) <= len(pure):
         return False
-    waits = pure.late_by(peer)
+    waits = pure.late_by(peer_fastest)
     least = percentile(waits, 10)
     varies = percentile(waits, 90) - least - resolution
     if least < LINUX_TIMER - resolution:
@@ -194,18 +195,18 @@ def _vary_though_linux(pure: Candidates, peer: int, resolution: int) -> bool:
     return varies > 2 * TIMER_SPREAD and not _has_one_time(waits)
 
 
-def _is_a_queue(late: Candidates, peer: int, peers: Reactions) -> bool:
+def _is_a_queue(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
     """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
 
     Not where they are as alike as those of a timer, and as late as Linux's: unless data begins to come as late.
     """
-    waits = late.late_by(peer)
+    waits = late.late_by(peer_fastest)
     is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
-    if len(peers.ack) < CONCLUSIVE or percentile(peers.ack, 10) - peer < late_margin(peer):
+    if len(peers.ack) < CONCLUSIVE or percentile(peers.ack, 10) - peer_fastest < late_margin(peer_fastest):
         return False
     if is_alike and percentile(waits, 50) >= LINUX_TIMER:
-        return _begins_as_late(peers.data, percentile(waits, 50) + peer)
-    return not _data_comes_sooner(late, peer, peers)
+        return _begins_as_late(peers.data, percentile(waits, 50) + peer_fastest)
+    return not _data_comes_sooner(late, peer_fastest, peers)
 
 
 def _begins_as_late(data: list[int], round_trip: float) -> bool:
@@ -214,54 +215,57 @@ def _begins_as_late(data: list[int], round_trip: float) -> bool:
     return len(data) >= COMPARABLE and shortest <= percentile(data, 5) <= longest
 
 
-def _data_comes_sooner(late: Candidates, peer: int, peers: Reactions) -> bool:
+def _data_comes_sooner(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
     """Whether data of those ends comes sooner than their late ACKs: then the path is not what delays these."""
-    usual = percentile(late.late_by(peer), 50)
-    return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer < usual - min(LATE_FAR, usual / 2)
+    usual = percentile(late.late_by(peer_fastest), 50)
+    sooner = usual - min(LATE_FAR, usual / 2)
+    return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer_fastest < sooner
 
 
-def _is_a_tail(late: Candidates, c: Candidates, peer: int) -> bool:
+def _is_a_tail(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
     """Whether the late ACKs are the few slowest of many on a path: those of a timer are alike, or many."""
-    waits = late.late_by(peer)
+    waits = late.late_by(peer_fastest)
     is_alike = len(late) >= CONCLUSIVE and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
     return len(late) <= HARDLY_ANY * len(c) and not is_alike
 
 
-def _stand_apart(late: Candidates, c: Candidates, peer: int) -> bool:
+def _stand_apart(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
     """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other.
 
     Of three or four, all.
     """
-    waits = late.late_by(peer)
+    waits = late.late_by(peer_fastest)
     if len(late) < REPEATED or len(c) - len(late) < CONCLUSIVE or percentile(waits, 50) < LINUX_TIMER:
         return False
     if len(late) < COMPARABLE and not LINUX_TIMER <= lowest(waits) <= highest(waits) <= LINUX_TIMER + TIMER_SPREAD:
         return False
     if percentile(waits, 90) - percentile(waits, 25) > TIMER_SPREAD:
         return False  # a queue, or a radio that sleeps, is on and off, too
-    others = c.only(c.late_by(peer) < late_margin(peer))
-    return len(others) >= CONCLUSIVE and percentile(others.late_by(peer), 95) <= LATE_FAR / 2
+    others = c.only(c.late_by(peer_fastest) < late_margin(peer_fastest))
+    return len(others) >= CONCLUSIVE and percentile(others.late_by(peer_fastest), 95) <= LATE_FAR / 2
 
 
-def _made_by_a_timer(late: Candidates, in_time: Candidates, c: Candidates, peer: int) -> Candidates:
+def _made_by_a_timer(late: Candidates, in_time: Candidates, c: Candidates, peer_fastest: int) -> Candidates:
     """Those as late as Linux's timer makes them, where hardly any is half as late: on a path fewer are later.
 
     Of ``late``, whose ACKs were surely sent late, by timestamps, five at least. So late are ACKs, too, whose data was
     late on its way; but then as many of those are, that were sent ``in_time``. ``c`` are all with a pure ACK.
     """
-    waits = c.late_by(peer)
+
+    def as_late(some: Candidates) -> Candidates:
+        waits = some.late_by(peer_fastest)
+        return some.only((waits >= LINUX_TIMER) & (waits <= LINUX_TIMER + TIMER_SPREAD))
+
+    waits = c.late_by(peer_fastest)
     before = total((waits >= LINUX_TIMER / 2) & (waits < LINUX_TIMER))
-    alike, by_path = (
-        one.only((one.late_by(peer) >= LINUX_TIMER) & (one.late_by(peer) <= LINUX_TIMER + TIMER_SPREAD))
-        for one in (late, in_time)
-    )
+    alike, by_path = as_late(late), as_late(in_time)
     is_timer = len(alike) >= COMPARABLE and 3 * (before + len(by_path)) <= len(alike)
     return alike if is_timer else alike.picked([])
 
 
-def _is_the_end_of_many(late: Candidates, c: Candidates, peer: int) -> bool:
+def _is_the_end_of_many(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
     """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer by all of its time."""
-    if percentile(late.late_by(peer), 50) >= LINUX_TIMER:
+    if percentile(late.late_by(peer_fastest), 50) >= LINUX_TIMER:
         return False
     least = percentile(late.trigger_to_ack, 10)
     sooner = total((c.trigger_to_ack < least) & (c.trigger_to_ack >= least - LATE_FAR))

@@ -37,7 +37,7 @@ WHERE_ASTRAY = 0.3  # the same of a program, where packets are astray and timest
 ASTRAY_TIMES = 3  # and so many times more than the share of those makes seem not to wait
 
 
-def without_nagle_off(
+def set_aside_nagle_off(
     late: Candidates, no_waits: Counter[tuple[int, int]], observed: Observed, judged: Judged
 ) -> tuple[Candidates, Counter[tuple[int, int]]]:
     """Without the connections that are seen not to wait for ACKs; the program's other connections are judged.
@@ -45,7 +45,7 @@ def without_nagle_off(
     On these, only what may have been held before TCP_NODELAY was set, or after it was cleared. What ``no_waits`` says
     of where that is so is left out.
     """
-    late = _without_those_in_between(late, observed, judged)
+    late = _set_aside_mixed(late, observed, judged)
     by_connection = _by_connection(no_waits)
     if not by_connection:
         return late, no_waits
@@ -60,7 +60,7 @@ def without_nagle_off(
     return others, Counter({key: count for key, count in no_waits.items() if key[1] not in changed})
 
 
-def _without_those_in_between(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without connections on which other small data, sent in between, did not wait, however soon behind the trigger.
 
     What a capture loses or swaps looks the same, so only where it did neither.
@@ -150,7 +150,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
 
 def _seem_held(c: Candidates, observed: Observed) -> Column:
     """Which follow their ACK at once, and not as long after the trigger as data that did not wait: a pause."""
-    latest = observed.own + LATE_FAR if observed.is_away and observed.own else PAUSE
+    latest = observed.sender_fastest + LATE_FAR if observed.is_away and observed.sender_fastest else PAUSE
     seems_held, since = c.ack_to_release < latest, c.trigger_to_release
     for pause in {ms * MS for *_, ms in observed.program.no_waits}:
         seems_held = seems_held & ((since * (1 + PAUSE_VARIES) < pause) | (since * (1 - PAUSE_VARIES) > pause))
@@ -194,7 +194,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     )
 
 
-def without_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def set_aside_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
     behind, times = late.only(is_full(late.trigger_bytes, late.full)), observed.program.not_held_behind_full
     held = Counter(map(int, behind.connection)) if times else Counter()
@@ -210,7 +210,7 @@ def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[in
     By connection; to the same peers, or, where connections are long, on the same connections. Empty where ACKs that
     the capture lost or swapped may explain it.
     """
-    peers, connections = (set(map(int, distinct(column))) for column in (late.peer, late.connection))
+    peers, connections = (set(map(int, distinct(column))) for column in (late.peer_program, late.connection))
     are_long = len(late) >= REPEATED * len(connections)
     soon = late.only((late.echo == Echo.BEFORE) & (late.trigger_to_release < NO_PROBE))
     found = Counter(map(int, soon.connection))

@@ -119,7 +119,7 @@ def _held_by_release_times(
 
 def _is_slower_than_program(middle: float, observed: Observed) -> bool:
     """Whether releases that take ``middle`` ns are much slower than the program, which is woken for each request."""
-    answers = nearby(observed.program.own.data)
+    answers = nearby(observed.program.reactions.data)
     is_known = len(answers) >= CONCLUSIVE and observed.setting.resolution <= FINE
     return is_known and HELD < middle <= AT_PEER_ALIKE and middle > SLOWER_THAN_ANSWERS * percentile(answers, 50)
 
@@ -225,7 +225,7 @@ def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
     Sooner releases tell a kernel's from a program's by themselves.
     """
     early = observed.early.among(observed.early.connection, distinct(prompt.connection))
-    if not len(early) or observed.program.own.release:
+    if not len(early) or observed.program.reactions.release:
         return False
     usual = percentile(prompt.trigger_to_release, 50)
     shortest, longest = lowest(early.trigger_to_release), highest(early.trigger_to_release)
@@ -245,7 +245,7 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
     if len(early) < REPEATED:
         return False
     is_as_long = percentile(prompt.trigger_to_release, 50) <= AS_LONG * percentile(early.trigger_to_release, 50)
-    return is_as_long and pauses_anyway(prompt, early, observed.own)
+    return is_as_long and pauses_anyway(prompt, early, observed.sender_fastest)
 
 
 def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
@@ -285,7 +285,7 @@ def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
 
 def _writes_at_once(observed: Observed) -> bool:
     """Whether early ACKs show that the program writes at once: hardly any data came after a pause then."""
-    at_once = len(observed.program.own.release)
+    at_once = len(observed.program.reactions.release)
     return at_once >= REPEATED and 2 * len(observed.early) <= at_once
 
 
@@ -324,7 +324,7 @@ def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candid
 
 def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
     """Whether the path may have delayed the one ACK: its sender is far away, and Linux's timer fires later."""
-    return observed.peer >= NEAR and highest(prompt.trigger_to_ack) - observed.peer < LINUX_TIMER
+    return observed.peer_fastest >= NEAR and highest(prompt.trigger_to_ack) - observed.peer_fastest < LINUX_TIMER
 
 
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> Candidates:
@@ -383,10 +383,10 @@ def _held_among_others(
         judged.reject(len(rest) - len(while_on), Rejected.NAGLE_OFF)
     elif observed.setting.resolution > COARSE and middle <= limit + observed.setting.resolution:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
-    elif pauses_anyway(near, observed.early, observed.own):
+    elif pauses_anyway(near, observed.early, observed.sender_fastest):
         unsure = _not_seen_to_pause(rest, observed, limit)
         judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
-        judged.reject(len(rest) - len(unsure), Rejected.NAGLE_OFF)
+        judged.reject(len(rest) - len(unsure), Rejected.LATER_RELEASE)
     elif (
         _are_few_by_chance(near, pure, SPREAD * middle)
         and is_paced(pure, observed.setting.resolution)
@@ -416,7 +416,7 @@ def _not_seen_to_pause(rest: Candidates, observed: Observed, limit: float) -> Ca
     are_pauses = len(quick) and _are_as_long(quick, observed.early)
     if are_pauses or len(quick) < REPEATED or len(quick) <= A_FEW * len(pausing):
         quick = nothing
-    at_once = min(observed.program.own.release, default=PAUSE)
+    at_once = min(observed.program.reactions.release, default=PAUSE)
     if not len(elsewhere) or at_once > limit or percentile(elsewhere.ack_to_release, 50) > 2 * limit:
         elsewhere = nothing
     return elsewhere | quick

@@ -79,6 +79,11 @@ class Accepted(NamedTuple):
 class Judged:
     """What was decided of the candidates of some programs; a candidate is named by the number of its row.
 
+    Of some nothing is decided, and they are not counted: full segments, which Nagle's algorithm never holds; what
+    follows data that carried an ACK in time, or anything but a held segment (piggybacked.py); data whose ACK the
+    capture lacks, and that came early. Functions named ``set_aside_…`` return the candidates that they decide nothing
+    of, and add the others here.
+
     Attributes
     ----------
     accepted : the stalls

@@ -22,22 +22,22 @@ SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 
 def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
-    at_once, usual = len(observed.program.own.release), 0.8 * percentile(pure.trigger_to_ack, 50)
+    at_once, usual = len(observed.program.reactions.release), 0.8 * percentile(pure.trigger_to_ack, 50)
     soon = at_once + total(observed.early.trigger_to_release <= usual)
     return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 
-def pauses_anyway(c: Candidates, early: Candidates, own: int) -> bool:
+def pauses_anyway(c: Candidates, early: Candidates, fastest: int) -> bool:
     """Whether the program sends as long after the trigger where the ACK came early: then it pauses, whatever the ACK.
 
-    ``early`` are the candidates with early ACKs, ``own`` is how soon the sender reacts, ns. After more than two of
-    three of them: on a busy machine the first exchanges of a connection, whose ACKs are early, are slow as well. A
+    ``early`` are the candidates with early ACKs, ``fastest`` is how soon the sender reacts, ns. After more than two
+    of three of them: on a busy machine the first exchanges of a connection, whose ACKs are early, are slow as well. A
     pause that is shorter by SOONER ended before the late ACK came: what it ended with was held.
     """
     usual = percentile(c.trigger_to_release, 50)
-    least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(own)), usual * (1 + PAUSES_VARY)
+    least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(fastest)), usual * (1 + PAUSES_VARY)
     is_pause = (
-        (early.ack_to_release > own + LATER)
+        (early.ack_to_release > fastest + LATER)
         & (early.trigger_to_release >= least)
         & (early.trigger_to_release <= longest)
     )

@@ -75,7 +75,7 @@ def _leave_open_by_coarse_clock(
     piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged
 ) -> None:
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
-    low, high = around(observed.own) if observed.is_away else (0.0, PAUSE)
+    low, high = around(observed.sender_fastest) if observed.is_away else (0.0, PAUSE)
     low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
     if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
@@ -150,7 +150,7 @@ def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bo
 
 
 def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
-    low, high = around(observed.own)
+    low, high = around(observed.sender_fastest)
     if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))
     prompt = piggybacked.released_within(low, high)
@@ -175,8 +175,8 @@ def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: O
     """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
     if len(held) or not _early_acks_release(observed):
         return
-    low, high = around(observed.own)
-    acks = [ns for ns in observed.program.own.ack if ns < high + LATE_FAR / 2]
+    low, high = around(observed.sender_fastest)
+    acks = [ns for ns in observed.program.reactions.ack if ns < high + LATE_FAR / 2]
     high = max(high, percentile(acks, 90)) if acks else high
     prompt = piggybacked.released_within(low, high)
     if 2 * len(prompt) > len(piggybacked):
@@ -217,7 +217,8 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
         held.ack_to_release, 50
     ):
         return True
-    answers, theirs = (nearby(side.handshake) for side in (observed.program.own, observed.program.peers))
+    ends = observed.program.reactions, observed.program.peer_reactions
+    answers, theirs = (nearby(end.handshake) for end in ends)
     if observed.nearer_end == "peer" and not (
         answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)
     ):
@@ -228,33 +229,33 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
 
 def _answers_like_a_kernel(middle: float, observed: Observed) -> bool:
     """Whether releases came as soon as that end answers SYNs; at the peer the path hides some of the difference."""
-    answers = nearby(observed.program.own.handshake)
+    answers = nearby(observed.program.reactions.handshake)
     return bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
 
 
 def _is_too_soon(middle: float, observed: Observed) -> bool:
     """Whether ``middle``, ns, is sooner than a woken program's, where no SYN shows how fast that end's kernel is."""
-    return not observed.program.own.handshake and middle <= HELD
+    return not observed.program.reactions.handshake and middle <= HELD
 
 
 def _is_surely_kernel(middle: float, observed: Observed) -> bool:
     """Whether ``middle``, ns, is sooner than any program that slept; at the peer the path hides that: False."""
-    answers = nearby(observed.program.own.handshake)
+    answers = nearby(observed.program.reactions.handshake)
     return observed.nearer_end == "sender" and bool(answers) and middle <= SURELY_KERNEL * percentile(answers, 50)
 
 
 def _ever_released_early(observed: Observed) -> bool:
     """Whether the program's data was seen to follow early ACKs as soon as a kernel sends it."""
-    releases = [*observed.program.own.release, *map(int, observed.early.ack_to_release[:MOST_LOOKED_AT])]
+    releases = [*observed.program.reactions.release, *map(int, observed.early.ack_to_release[:MOST_LOOKED_AT])]
     return any(release <= HELD_ALIKE for release in releases)
 
 
 def _early_acks_release(observed: Observed) -> bool:
     """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on there."""
     if observed.is_away:
-        low, high = around(observed.own)
+        low, high = around(observed.sender_fastest)
     else:
-        answers = nearby(observed.program.own.handshake)
+        answers = nearby(observed.program.reactions.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
     prompt = total(observed.early.is_released_within(low, high))
     return prompt >= REPEATED and _times_not_held(observed) <= HARDLY_ANY * prompt
@@ -266,8 +267,8 @@ def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) 
     Answers of two sizes in turn keep to such a rate, too; but an end that answers everything never lets its ACK timer
     fire, so this asks for some pure ACKs of its own that came late.
     """
-    own = observed.own
-    unanswered = sum(ack - own >= LATE_FAR for ack in observed.program.own.ack)
+    fastest = observed.sender_fastest
+    unanswered = sum(ack - fastest >= LATE_FAR for ack in observed.program.reactions.ack)
     if len(merged) < max(SOME_OF * len(prompt), CONCLUSIVE) or unanswered < REPEATED:
         return False
     strays = []
@@ -304,7 +305,7 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 
 def _speaks_between(observed: Observed) -> bool:
     """Whether some data of the program came long after what it received last: then not all of it is answers."""
-    return sum(data - observed.own > PAUSE for data in observed.program.own.data) >= REPEATED
+    return sum(data - observed.sender_fastest > PAUSE for data in observed.program.reactions.data) >= REPEATED
 
 
 def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
@@ -349,7 +350,7 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     Either the peer speaks unasked; or this end takes longer for answers to data that acknowledged nothing new, and so
     could release nothing.
     """
-    no_new_ack = observed.program.own.no_new_ack
+    no_new_ack = observed.program.reactions.no_new_ack
     quick = 2 * percentile(prompt.ack_to_release, 90)
     takes_longer = len(no_new_ack) >= REPEATED and sum(ns <= quick for ns in no_new_ack) <= SELDOM * len(no_new_ack)
     return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
@@ -361,7 +362,7 @@ def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> 
     Its data crosses the peer's on the path, so it speaks unasked; and it seldom comes right behind data of the peer
     that acknowledged nothing new.
     """
-    no_new_ack = observed.program.own.no_new_ack
+    no_new_ack = observed.program.reactions.no_new_ack
     crossed, quick = sum(ns < low for ns in no_new_ack), sum(low <= ns <= high for ns in no_new_ack)
     return len(no_new_ack) >= COMPARABLE and crossed >= REPEATED and quick <= APART * len(no_new_ack)
 
@@ -371,8 +372,8 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
 
     Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
     """
-    own, largest = observed.own, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
-    return c.only((c.pure > 0) & (c.ack_to_release - own >= LATER) & (c.released_bytes <= largest))
+    fastest, largest = observed.sender_fastest, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
+    return c.only((c.pure > 0) & (c.ack_to_release - fastest >= LATER) & (c.released_bytes <= largest))
 
 
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:

@@ -38,13 +38,13 @@ from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import late_candidates
-from nagle_lab.diagnosis.proof.nagle_off import sent_before, without_held_behind_full, without_nagle_off
+from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import COARSE
-from nagle_lab.diagnosis.proof.window_of_one import without_window_of_one
+from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
 from nagle_lab.tcp.events import MS, Echo
 
 BLIND = 100 * US  # resolution of a clock by which distances say nothing
@@ -68,9 +68,9 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     c = c.only(_may_be_held(c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
     without_ack = c.only(c.ack_frame == 0)  # their ACKs are not in the capture
     c = c.only(c.ack_frame > 0)
-    c = _without_announced(c, judged)
+    c = _set_aside_announced(c, judged)
     observed = observe(program, setting, c)
-    late = _without_unread(late_candidates(c, observed, judged), judged)
+    late = _set_aside_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
         judged.leave_open(
             without_ack.only(without_ack.trigger_to_ack >= LATE_NEAR),
@@ -100,21 +100,21 @@ def _judge_by_timing(
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return
     no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
-    late, no_waits = without_nagle_off(late, no_waits, observed, judged)
+    late, no_waits = set_aside_nagle_off(late, no_waits, observed, judged)
     if not len(late):
         return
-    late = without_held_behind_full(late, observed, judged)
+    late = set_aside_held_behind_full(late, observed, judged)
     observed = replace(observed, sent_before=sent_before(late, observed, no_waits))
-    late = late.only(late.echo != Echo.BEFORE)
+    late = _set_aside_sent_before(late, judged)
     pure, piggybacked = late.only(late.pure), late.only(late.pure == 0)
     if _is_blind(pure, observed):
         _judge_by_timestamps(pure, observed, judged)
         judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
         return
     held = held_away(pure, observed, judged) if observed.is_away else held_near(pure, observed, judged)
-    held = _without_pauses(held, pure)
-    held = _without_triggers_not_held(held, judged)
-    held = without_window_of_one(held, observed, judged)
+    held = _set_aside_pauses(held, pure, judged)
+    held = _set_aside_triggers_not_held(held, judged)
+    held = set_aside_window_of_one(held, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_away else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= REPEATED else Ground.PROMPTNESS, _hold(held, pure, observed))
@@ -135,14 +135,14 @@ def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Co
     return is_small & ((trigger % divisor > 0) | (full_waits < 2))
 
 
-def _without_announced(c: Candidates, judged: Judged) -> Candidates:
+def _set_aside_announced(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
     late = (c.announced > 0) & (c.trigger_to_ack >= LATE_NEAR)
     judged.reject(total(late), Rejected.CORKED)
     return c.only(c.announced == 0)
 
 
-def _without_unread(late: Candidates, judged: Judged) -> Candidates:
+def _set_aside_unread(late: Candidates, judged: Judged) -> Candidates:
     """Without those whose pure ACK acknowledges more than a full segment.
 
     No timer delays that (RFC 1122 §4.2.3.2). Linux does while the program does not read (__tcp_ack_snd_check), and
@@ -180,7 +180,8 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     early = early.only(early.trigger_to_release <= usual)
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
     early = early.only(early.trigger_bytes == size)
-    written_by = [*map(int, early.trigger_to_release[:MOST_LOOKED_AT]), *([NEAR] * len(observed.program.own.release))]
+    at_once_when_early = [NEAR] * len(observed.program.reactions.release)
+    written_by = [*map(int, early.trigger_to_release[:MOST_LOOKED_AT]), *at_once_when_early]
     latest = percentile(written_by, 90) if len(written_by) >= REPEATED else usual
     shorter = percentile(waits, 10)
     if len(held) >= CONCLUSIVE and shorter <= usual / 2:
@@ -194,7 +195,14 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
 
 
-def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
+def _set_aside_sent_before(late: Candidates, judged: Judged) -> Candidates:
+    """Without those whose data left before the ACK had arrived, by its timestamp: it did not wait for that."""
+    waited = late.only(late.echo != Echo.BEFORE)
+    judged.reject(len(late) - len(waited), Rejected.NAGLE_OFF)
+    return waited
+
+
+def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Candidates:
     """Without the few of a connection that come as long after the trigger as the many that are not held.
 
     They are pauses that happened to end with the ACK: their data was held for next to nothing.
@@ -216,10 +224,11 @@ def _without_pauses(held: Candidates, pure: Candidates) -> Candidates:
             dropped |= {
                 int(row) for row, since in zip(some.row, some.trigger_to_release, strict=True) if since >= earliest
             }
-    return held.picked([place for place, row in enumerate(held.row) if int(row) not in dropped]) if dropped else held
+    judged.reject(len(dropped), Rejected.LATER_RELEASE)
+    return held.not_among(held.row, sorted(dropped))
 
 
-def _without_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
+def _set_aside_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
     """Without connections on which most triggers had not waited themselves, small ones behind small ones.
 
     Nagle's algorithm was off when these left. So what follows them waits for something else: room in the send buffer,
@@ -260,14 +269,14 @@ def _is_blind(pure: Candidates, observed: Observed) -> bool:
     """Whether the steps of the capture's clock are too large to measure the time from ACK to release."""
     resolution = observed.setting.resolution
     if observed.is_away:
-        return resolution > BLIND and resolution > observed.own / 8
+        return resolution > BLIND and resolution > observed.sender_fastest / 8
     return resolution > BLIND or (resolution > COARSE and len(pure) < MEAN_OF)
 
 
 def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
     delays = pure.only(pure.tsval_delay >= 0).tsval_delay
-    limit = observed.own + 2 * observed.setting.resolution + MS
+    limit = observed.sender_fastest + 2 * observed.setting.resolution + MS
     soon = pure.only(pure.ack_to_release <= limit)
     if len(delays) >= COMPARABLE and len(delays) > len(pure) / 2:
         at_once = pure.only((pure.tsval_delay >= 0) & (pure.tsval_delay < 2))

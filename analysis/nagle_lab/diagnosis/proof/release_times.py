@@ -40,17 +40,18 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
     resolution = observed.setting.resolution
     cannot_tell = len(near) < SOME_ALIKE or resolution > FINE
     is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * resolution
-    own = observed.program.own
-    answers = nearby(own.handshake or own.ack)
+    reactions = observed.program.reactions
+    answers = nearby(reactions.handshake or reactions.ack)
     usual = percentile(answers, 50) if answers else 0
-    if own.handshake and usual >= SLOW_STACK and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
+    may_be_slow = reactions.handshake and usual >= SLOW_STACK
+    if may_be_slow and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
         return max(HELD_ALIKE, SLOW_STACK_SYN_ANSWERS * usual)
     if observed.is_at_sender:
         if is_alike:
             return HELD_ALIKE
         limit = max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
         is_none_sooner = percentile(near, 10) >= SOONEST_WOKEN  # than a woken program
-        return min(limit, SURELY_SYN_ANSWERS * usual) if own.handshake and is_none_sooner else limit
+        return min(limit, SURELY_SYN_ANSWERS * usual) if reactions.handshake and is_none_sooner else limit
     slowest = percentile(answers, 90) if answers else 0
     if is_alike and not cannot_tell:
         return max(AT_PEER, min(SYN_ANSWERS_AT_PEER_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
@@ -75,7 +76,7 @@ def is_often_at_once(near: Candidates, observed: Observed) -> bool:
 
     Then a kernel released all of them, and a busy machine delayed the rest.
     """
-    answers = nearby(observed.program.own.handshake)
+    answers = nearby(observed.program.reactions.handshake)
     if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.resolution > FINE:
         return False
     # One slow answer may be that of a program that just began.
@@ -91,14 +92,14 @@ def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     """
     if observed.program.is_on_loopback:
         return False
-    acks = nearby(observed.program.own.ack)
+    acks = nearby(observed.program.reactions.ack)
     may_have_timestamps = total((pure.tsval_delay >= 0) | (pure.ahead == OPTIONS_CUT))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)
 
 
 def acknowledges_slowly(observed: Observed) -> bool:
     """Whether nearly all pure ACKs of the sender are slower than any kernel's."""
-    acks = nearby(observed.program.own.ack)
+    acks = nearby(observed.program.reactions.ack)
     return len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
 
 
@@ -108,7 +109,7 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too; so
     the kernel must also be seen to hold.
     """
-    answers = observed.program.own.handshake
+    answers = observed.program.reactions.handshake
     if not answers or observed.sent_before or not (_is_as_soon_as_syns(observed) or _starts_at_once(pure, observed)):
         return None
     longest = QUEUE * limit
@@ -138,7 +139,7 @@ def in_later_queues(rest: Candidates, limit: float, longest: float) -> Candidate
 
 def _is_as_soon_as_syns(observed: Observed) -> bool:
     """Whether data follows early ACKs as soon as SYNs are answered."""
-    answers, early = observed.program.own.handshake, observed.program.own.release
+    answers, early = observed.program.reactions.handshake, observed.program.reactions.release
     return len(early) >= REPEATED and percentile(early, 50) <= SOON_AS_SYNS * percentile(answers, 50)
 
 

@@ -1,4 +1,4 @@
-"""A congestion window of one segment, which holds data as Nagle's algorithm does (:func:`without_window_of_one`)."""
+"""A congestion window of one segment holds data as Nagle's algorithm does (:func:`set_aside_window_of_one`)."""
 
 from itertools import pairwise
 
@@ -12,15 +12,14 @@ from nagle_lab.tcp.events import PROBE
 TURNS = 3  # from connections that hold data to some that do not, or back
 
 
-def without_window_of_one(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
 
     Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
     it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1).
     """
-    not_held = (
-        sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer)) * observed.setting.chunk_share
-    )
+    in_all = sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer_program))
+    not_held = in_all * observed.setting.chunk_share
     if not len(held) or 2 * not_held < len(held):
         return held
     if _set_by_turns(held, observed) or _outlasts_growth(held, observed):
@@ -34,7 +33,7 @@ def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
 
     TURNS changes and more: nobody changes what applies to a destination so often.
     """
-    connections, peers = held.connection, held.peer
+    connections, peers = held.connection, held.peer_program
     found: set[int] = set()
     for group in groups(peers):
         holding = set(map(int, pick(connections, group)))
@@ -54,7 +53,7 @@ def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
     or before, if none ended in between.
     """
     found: set[int] = set()
-    for number, peer, began in zip(held.connection, held.peer, held.began, strict=True):
+    for number, peer, began in zip(held.connection, held.peer_program, held.began, strict=True):
         not_waiting = observed.program.not_held_on.get(int(peer), {})
         if int(number) not in not_waiting and any(int(began) < ended for _, ended in not_waiting.values()):
             found.add(int(number))
