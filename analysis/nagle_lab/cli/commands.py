@@ -251,8 +251,8 @@ def guard_(**options: Any) -> Exit:
     to stderr, and the capture is kept unless all is as expected. Without COMMAND, record a container, process or
     interface until Ctrl-C, and report.
 
-    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled. If
-    COMMAND fails, its own exit code; 126 or 127 if it cannot be started.
+    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled, or it
+    cannot be told. If COMMAND fails, its own exit code; 124 after --time-limit, 126 or 127 if it cannot be started.
     """
     return _command("software.guard", options)
 
@@ -330,7 +330,7 @@ def nodelay_(**options: Any) -> Exit:
     type=_Seconds(1),
     default=3600.0,
     metavar="N",
-    help="Judge for good every N seconds (default: 3600), so that weeks take no more memory than hours.",
+    help="Finish judging every N seconds and start again (default: 3600), so that memory stays bounded.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each finding, and one at the end.")
 @click.option("--prometheus", metavar="ADDRESS:PORT", help="Serve metrics there; needs prometheus-client.")
@@ -355,8 +355,13 @@ def watch_(**options: Any) -> Exit:
     metavar="ENGINE",
     help="Read on dask://HOST:PORT, or on the Executor that MODULE:CALLABLE gives (default: processes here).",
 )
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Read N stretches at once (default: all can).")
-@click.option("--resume", is_flag=True, help="Go on with the results in DIR: only what is new or undone is read.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Read N stretches at a time (default: one for each processor).",
+)
+@click.option("--resume", is_flag=True, help="Continue from the results in DIR: read only what is new or unfinished.")
 @click.option(
     "--stretch",
     "stretch_mb",

@@ -94,9 +94,9 @@ typedef struct { /* Half */
     int32_t swapped;
     int32_t full_waits;
     int32_t beside_unacked;
-    int32_t full_segment;
+    int32_t full_size_by_mss;
     int32_t last_unpushed;
-    int32_t learned_full_segment;
+    int32_t full_size_by_data;
     sent control; /* the latest SYN or FIN without data: with `data`, Half.latest_sent */
     int64_t syn;
     int64_t syn_window;
@@ -199,7 +199,7 @@ static inline int64_t round_trip_to(const flow *f, const half *x)
     return least(f->handshake < 0 ? fastest_ack : f->handshake, TIME_WAIT) * 9 / 8;
 }
 
-static inline int32_t full_size_of(const half *x) { return x->learned_full_segment ? x->learned_full_segment : x->full_segment; }
+static inline int32_t full_size_of(const half *x) { return x->full_size_by_data ? x->full_size_by_data : x->full_size_by_mss; }
 
 static inline int32_t full_size_or_least(const flow *f, const half *x)
 {
@@ -275,7 +275,7 @@ static inline void learn_full_size_by_mss(flow *f)
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
         const half *y = &f->halves[1 - side];
-        x->full_segment = (int32_t)(y->mss ? most(y->mss - options, 1) : 0);
+        x->full_size_by_mss = (int32_t)(y->mss ? most(y->mss - options, 1) : 0);
         int64_t window = y->syn_window;
         int64_t half_window = window > LEAST_MSS ? window / 2 : window;
         x->is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
@@ -294,14 +294,14 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
         x->pushes = 1;
         return;
     }
-    if (length < LEAST_LEARNED || length <= x->learned_full_segment || (x->full_segment && length > x->full_segment))
+    if (length < LEAST_LEARNED || length <= x->full_size_by_data || (x->full_size_by_mss && length > x->full_size_by_mss))
         return;
     if (is_half_of_window(y, length))
         return;
     if (!x->pushes && x->snd_una >= x->data.end)
         return;
     if (length == x->last_unpushed)
-        x->learned_full_segment = length;
+        x->full_size_by_data = length;
     x->last_unpushed = length;
 }
 

@@ -90,11 +90,12 @@ class Half:
 
     __slots__ = (
         "ahead", "beside_unacked", "closed", "connection", "data", "data_ack", "data_segments", "fastest_ack",
-        "fin_acks", "first_not_held", "full_segment", "full_waits", "hole", "is_small_below", "kernel", "last_ts",
-        "last_unpushed", "latest_sent", "learned_full_segment", "lost", "mss", "not_held", "not_held_end",
-        "offloaded", "packets", "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent",
-        "scale", "seq", "shift", "side", "small", "small_ack", "snd_nxt", "snd_una", "stale_echoes", "swapped",
-        "syn", "syn_ttl", "syn_window", "timestamp_step", "timestamps", "tsval", "wire",
+        "fin_acks", "first_not_held", "full_size_by_data", "full_size_by_mss", "full_waits", "hole",
+        "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent", "lost", "mss", "not_held",
+        "not_held_end", "offloaded", "packets", "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd",
+        "reactions", "recent", "scale", "seq", "shift", "side", "small", "small_ack", "snd_nxt", "snd_una",
+        "stale_echoes", "swapped", "syn", "syn_ttl", "syn_window", "timestamp_step", "timestamps", "tsval",
+        "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -127,9 +128,9 @@ class Half:
         self.mss, self.scale, self.timestamps, self.kernel, self.syn_ttl = 0, -1, False, 0, 0
         self.shift = LARGEST_SCALE
         self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
-        self.full_segment = 0  # payload of a full segment by its peer's MSS; 0 not known
+        self.full_size_by_mss = 0  # payload of a full segment by its peer's MSS; 0 not known
         self.last_unpushed = 0  # payload of its latest segment without PSH, of those that teach
-        self.learned_full_segment = 0  # payload of a full segment by its data: the largest that was sent twice so
+        self.full_size_by_data = 0  # payload of a full segment by its data: the largest that was sent twice so
         self.closed = False
         self.pushes = False  # it sets PSH: its writes end with that
         # Counted

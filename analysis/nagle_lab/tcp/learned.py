@@ -124,8 +124,8 @@ def window_shift(x: Half, scales: tuple[int, int]) -> int:
 def learn_full_size_by_mss(connection: Connection) -> None:
     """Set how large a full segment is by the MSS in the SYNs, bytes of payload.
 
-    ``Connection.least_full_segment`` of both ends, ``Half.full_segment`` of each by what its peer announced less the
-    options in use (RFC 6691), and ``Half.is_small_below``, below which a segment surely is not full.
+    ``Connection.least_full_segment`` of both ends, ``Half.full_size_by_mss`` of each by what its peer announced less
+    the options in use (RFC 6691), and ``Half.is_small_below``, below which a segment surely is not full.
     """
     one, two = connection.halves
     options = TIMESTAMPS_OPTION * (one.timestamps and two.timestamps)
@@ -133,7 +133,7 @@ def learn_full_size_by_mss(connection: Connection) -> None:
     surely_full = max(mss - options, 1) if mss else LEAST_MSS
     connection.least_full_segment = surely_full if mss else USUAL_FULL_SIZE
     for half in (one, two):
-        half.full_segment = max(half.peer.mss - options, 1) if half.peer.mss else 0
+        half.full_size_by_mss = max(half.peer.mss - options, 1) if half.peer.mss else 0
         window = half.peer.syn_window
         half_window = window // 2 if window > LEAST_MSS else window
         half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full
@@ -150,14 +150,15 @@ def learn_full_size_by_data(x: Half, s: Segment) -> None:
     if s.flags & PSH:
         x.pushes = True
         return
-    if length < LEAST_LEARNED or length <= x.learned_full_segment or (x.full_segment and length > x.full_segment):
+    exceeds_mss = x.full_size_by_mss and length > x.full_size_by_mss
+    if length < LEAST_LEARNED or length <= x.full_size_by_data or exceeds_mss:
         return
     if is_half_of_window(x, length):
         return
     if not x.pushes and x.snd_una >= x.data.end:
         return
     if length == x.last_unpushed:
-        x.learned_full_segment = length
+        x.full_size_by_data = length
     x.last_unpushed = length
 
 
@@ -187,7 +188,7 @@ def note_hole(x: Half, start: int) -> None:
 
 def full_size_of(x: Half) -> int:
     """The payload of a full segment of ``x``, bytes, learned from its data or by the MSS; 0 not known."""
-    return x.learned_full_segment or x.full_segment
+    return x.full_size_by_data or x.full_size_by_mss
 
 
 def is_small(x: Half, s: Segment) -> bool:

@@ -289,7 +289,7 @@ static int32_t beyond_full(const half *x, const half *y, int64_t ack)
 {
     if (x->kernel == BSD || (x->syn < 0 && leaves_ids_zero(x)))
         return 0;
-    int64_t full = most(y->full_segment, y->learned_full_segment);
+    int64_t full = most(y->full_size_by_mss, y->full_size_by_data);
     if (!full && y->data.length >= LEAST_USUAL && y->data.start > y->snd_una)
         full = y->data.length;
     return full && x->rcv_nxt >= 0 ? (int32_t)most(ack - y->snd_una - full, 0) : 0;
@@ -321,7 +321,7 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
 
 static int is_small_behind_small(const flow *f, const half *x, const segment *s, const sent *before)
 {
-    int is_unknown = !x->full_segment && x->pushes && s->flags & PSH;
+    int is_unknown = !x->full_size_by_mss && x->pushes && s->flags & PSH;
     int64_t limit = is_unknown ? LEAST_USUAL : x->is_small_below, full_size = f->least_full_segment;
     int64_t tail = limit == full_size ? before->length % full_size : before->length;
     int is_whole = before->flags & PSH || !x->pushes;
@@ -479,7 +479,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
             x->not_held_end = before->end + s->length;
         }
     }
-    int32_t usual = x->full_segment ? x->full_segment : y->full_segment;
+    int32_t usual = x->full_size_by_mss ? x->full_size_by_mss : y->full_size_by_mss;
     if (usual && s->length > usual) /* segmentation offload */
         x->beside_unacked += (s->length - 1) / usual;
     if ((before->flags | s->flags) & CONTROL)
@@ -490,7 +490,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
             keep_sample(x, RELEASE, s->ts - y->pure_ack.ts);
         return 0;
     }
-    if (x->full_segment && s->length >= x->full_segment) {
+    if (x->full_size_by_mss && s->length >= x->full_size_by_mss) {
         x->full_waits += is_acked && is_full_segment_waiting(x, y, s, before, &y->pure_ack); /* no answer to data */
         return 0;
     }

@@ -322,7 +322,7 @@ class Machine:
         if s.ts - before.ts < SHORT:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
                 keep_sample(x, RELEASE, s.ts - y.pure_ack.ts)
-        elif x.full_segment and s.length >= x.full_segment:
+        elif x.full_size_by_mss and s.length >= x.full_size_by_mss:
             # What follows the peer's data is an answer to that.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
         elif is_behind_small(x, s, before, y.pure_ack) and is_released_by(x, x.small, x.small_ack, s):

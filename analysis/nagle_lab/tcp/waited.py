@@ -28,7 +28,7 @@ def beyond_full(x: Half, ack: int) -> int:
     y = x.peer
     if x.kernel == BSD or (x.syn < 0 and leaves_ids_zero(x)):
         return 0
-    full = max(y.full_segment, y.learned_full_segment)
+    full = max(y.full_size_by_mss, y.full_size_by_data)
     if not full and y.data.length >= LEAST_USUAL and y.data.start > y.snd_una:
         full = y.data.length
     return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 else 0
@@ -94,7 +94,7 @@ def note_beside_unacked(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> 
 
 def note_offloaded(x: Half, s: Segment) -> None:
     """Count new data of ``x`` beyond a full segment as sent beside unacknowledged data: segmentation offload."""
-    usual = x.full_segment or x.peer.full_segment
+    usual = x.full_size_by_mss or x.peer.full_size_by_mss
     if usual and s.length > usual:
         x.beside_unacked += (s.length - 1) // usual
 
@@ -109,7 +109,7 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     if x.pushes and not before.flags & PSH:
         return False
     least, full = x.is_small_below, x.connection.least_full_segment
-    if not x.full_segment and x.pushes and s.flags & PSH:
+    if not x.full_size_by_mss and x.pushes and s.flags & PSH:
         least = LEAST_USUAL
     # With segmentation offload one packet can be several full segments and a small one.
     tail = before.length % full if least == full else before.length
@@ -158,7 +158,7 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
 
 
 def ended_without_data(x: Half, s: Segment, ack: int) -> EndedBy:
-    """The same of a segment without data."""
+    """What ended an idle gap that a segment without data ended: ``x`` sent it, and ``ack`` is its acknowledgement."""
     if x.rcv_nxt >= 0 and (x.rcv_wnd == 0 or x.peer.snd_nxt >= x.rcv_nxt + x.rcv_wnd):
         return BY_WINDOW  # a window update, the answer to a probe, or the ACK of data that filled the window
     if not (s.flags & ACK and ack > x.peer.snd_una):

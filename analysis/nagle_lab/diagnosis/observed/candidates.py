@@ -93,7 +93,7 @@ class Candidates:
         return (self.ack_to_release >= low) & (self.ack_to_release <= high)
 
     def released_within(self, low: float, high: float) -> "Candidates":
-        """Those whose data did."""
+        """Those whose data followed the ACK after ``low`` to ``high`` ns, both included."""
         return self.only(self.is_released_within(low, high))
 
     def among(self, column: Column, values: Column) -> "Candidates":
@@ -101,7 +101,7 @@ class Candidates:
         return self.only(among(column, values))
 
     def not_among(self, column: Column, values: Column) -> "Candidates":
-        """The others."""
+        """Those whose number in this column (n,) is none of the ``values``."""
         return self.only(among(column, values) == 0)
 
     def picked(self, rows: Column) -> "Candidates":

@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import lowest, percentile
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
-from nagle_lab.diagnosis.observed.programs import Program, Reactions
+from nagle_lab.diagnosis.observed.programs import LATE, Program, Reactions
 from nagle_lab.tcp.events import MS
 
 US = 1_000  # ns
@@ -29,7 +29,7 @@ AWAY = 150 * US
 
 # An ACK was delayed when it took this much longer than its sender's fastest reaction. Timers of 10 ms exist (Windows
 # Server, Solaris); a path of a millisecond and more varies by more than a wire.
-LATE_NEAR, LATE_FAR = 5 * MS, 8 * MS
+LATE_NEAR, LATE_FAR = LATE, 8 * MS
 
 SLACK = 300 * US  # how much a path varies, at least
 

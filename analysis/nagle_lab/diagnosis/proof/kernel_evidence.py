@@ -122,7 +122,10 @@ def _acquit(late: Candidates, answers: AnswersByCandidate, judged: Judged) -> No
 
 
 def _had_not_written(late: Candidates, answers: AnswersByCandidate, just_before: float) -> bool:
-    """Whether it said of ten that nothing waited, once ``just_before`` the ACK (ns), and never that data waited."""
+    """Whether the kernel said of ten that nothing waited, and never that data did.
+
+    Of one at least, no longer than ``just_before`` (ns) before the ACK.
+    """
     rows = list(map(int, late.row)) if answers.unwritten else []
     asked = [answers.unwritten[row] for row in rows if row in answers.unwritten]
     return len(asked) >= CONCLUSIVE and min(asked) <= just_before and not any(row in answers.waited for row in rows)

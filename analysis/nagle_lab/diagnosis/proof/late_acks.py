@@ -33,7 +33,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     """
     peer_fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
     late = c.only((c.late_by(peer_fastest) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
-    sent_late, surely = _sent_late(late, c, observed)
+    sent_late, surely = _sent_late_by_timestamps(late, c, observed)
     held = _held_for_a_round_trip(observed)
     unsure = _may_all_be_late(held, observed)
     judged.leave_open(unsure, Obstacle.NO_HANDSHAKE)
@@ -93,15 +93,15 @@ def _ways_to_peers(observed: Observed) -> list[int]:
     return peers.handshake if len(peers.handshake) >= REPEATED else [*peers.handshake, *(peers.ack or peers.data)]
 
 
-def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observed: Observed) -> bool:
+def _is_made_by_the_path(late: Candidates, sent_late_count: int, c: Candidates, observed: Observed) -> bool:
     """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK.
 
-    Also where many of them, all but ``sent_late``, were sent in time by the ends' timestamps, and were under way for
-    long: what happens to ACKs happens to the data before them, too.
+    Also where many of them, all but ``sent_late_count``, were sent in time by the ends' timestamps, and were under
+    way for long: what happens to ACKs happens to the data before them, too.
     """
     peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
-    under_way = len(late) - sent_late
-    if (under_way > 1 and 2 * under_way >= sent_late) or _are_late_both_ways(late, observed):
+    under_way = len(late) - sent_late_count
+    if (under_way > 1 and 2 * under_way >= sent_late_count) or _are_late_both_ways(late, observed):
         return True
     if _stand_apart(late, c, peer_fastest):
         return False
@@ -116,7 +116,7 @@ def _is_made_by_the_path(late: Candidates, sent_late: int, c: Candidates, observ
     )
 
 
-def _sent_late(late: Candidates, c: Candidates, observed: Observed) -> tuple[Candidates, Candidates]:
+def _sent_late_by_timestamps(late: Candidates, c: Candidates, observed: Observed) -> tuple[Candidates, Candidates]:
     """Without those whose ACK was sent in time and under way for long, by the ends' timestamps (RFC 7323).
 
     And those of the rest whose ACK was surely sent late by these. They tell only where data behind early ACKs shows

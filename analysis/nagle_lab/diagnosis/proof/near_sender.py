@@ -339,16 +339,16 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
         return prompt
     late = pure.only((pure.ack_to_release > bound) & (pure.echo != Echo.BEFORE))
     late = _without_other_behaviours(late, pure, prompt)
-    ticked = late.only(late.ack_to_release <= TICK)
+    a_tick_late = late.only(late.ack_to_release <= TICK)
     if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
-        ticked = ticked.only(ticked.arrival < 0)
-    later = len(late) - len(ticked)
-    are_few = len(prompt) >= CONCLUSIVE and len(ticked) <= A_FEW * len(prompt) and not later
+        a_tick_late = a_tick_late.only(a_tick_late.arrival < 0)
+    later = len(late) - len(a_tick_late)
+    are_few = len(prompt) >= CONCLUSIVE and len(a_tick_late) <= A_FEW * len(prompt) and not later
     if not are_few and not comes_early_too(pure, observed):
         return prompt
-    if len(ticked) > len(prompt) or later > HARDLY_ANY * len(prompt):
+    if len(a_tick_late) > len(prompt) or later > HARDLY_ANY * len(prompt):
         return prompt
-    return prompt | ticked
+    return prompt | a_tick_late
 
 
 def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:

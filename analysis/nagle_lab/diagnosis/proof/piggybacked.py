@@ -83,6 +83,7 @@ def _leave_open_by_coarse_clock(
 
 
 def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
+    """Judge them by how soon they follow the ACK, compared with what this end does at other times."""
     near = piggybacked.only(piggybacked.ack_to_release < PAUSE)
     if 2 * len(near) < len(piggybacked):  # it speaks at other times, too
         near = near.only(near.ack_to_release <= 2 * HELD_ALIKE)
@@ -150,6 +151,7 @@ def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bo
 
 
 def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
+    """Judge them by whether they follow the ACK by a round trip of the sender, and what else both ends send."""
     low, high = around(observed.sender_fastest)
     if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))

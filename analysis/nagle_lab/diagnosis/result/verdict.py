@@ -164,7 +164,7 @@ def _too_much_is_open(evidence: Evidence) -> str:
 
 
 def _too_much_is_open_of_one(evidence: Evidence) -> str:
-    """The same of one of several servers: the others hide nothing of it."""
+    """The same, with its name, of one of several servers; the others hide nothing of it."""
     for server, one in evidence.servers.items():
         if one.exchanges < evidence.exchanges and (reason := _too_much_is_open(one)):
             return f"{server}: {reason}"
