@@ -13,7 +13,9 @@ The scripts are lists of steps, which ends.py carries out:
 Nothing here knows how captures are judged.
 """
 
+import itertools
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +25,7 @@ Steps = list[Step]
 BUDGET_MS = 3500.0  # about so long all exchanges of a connection take
 LATE_ACK_MS = 41.0
 MOST_EXCHANGES = 60
+TWO_FROM = 100_000  # of these seeds the servers that are asked answer in two ways, as /api and /slow of one port do
 
 
 @dataclass
@@ -107,7 +110,7 @@ def draw(seed: int) -> Plan:
     connections = []
     for number in range(count):
         behaviour = random.Random(kinds if shared else kinds + number)
-        connections.append(_connection(behaviour, r, rtt_ms, budget, middle == "chain"))
+        connections.append(_connection(behaviour, r, rtt_ms, budget, middle == "chain", two=seed >= TWO_FROM))
     lanes = [list(range(count))] if in_turn else [[number] for number in range(count)]
     ipv6 = r.random() < 0.25 and not path.lost_every and not 0 < path.mtu < 1280
     return Plan(
@@ -161,14 +164,16 @@ def _socket(r: random.Random) -> Socket:
     return own
 
 
-def _connection(b: random.Random, r: random.Random, rtt_ms: float, budget: float, chain: bool) -> Connection:
+def _connection(
+    b: random.Random, r: random.Random, rtt_ms: float, budget: float, chain: bool, two: bool
+) -> Connection:  # fmt: skip
     """``b`` draws what connections may have in common, ``r`` what each has for itself."""
     client, server = _socket(b), _socket(b)
     if r.random() < 0.15:  # one of the pool is different
         r.choice([client, server]).nodelay ^= 1
     kind = b.choices(["ask", "stream", "duplex"], [74, 14, 12])[0]
     if chain or kind == "ask":
-        asks, answers, database = _asking(b, r, rtt_ms, budget, chain)
+        asks, answers, database = _asking(b, r, rtt_ms, budget, chain, two)
         scripts: tuple[list[Steps], list[Steps], list[Steps]] = ([asks], [answers], [database] if chain else [])
     else:
         scripts = (*(_stream(b, r, budget) if kind == "stream" else _duplex(b, r, budget)), [])
@@ -246,7 +251,28 @@ def _think(b: random.Random) -> tuple[float, bool]:
     return b.choice([0, 0, 0.3, 2, 10, 30, 60, 150]), b.random() < 0.5
 
 
-def _asking(b: random.Random, r: random.Random, rtt_ms: float, budget: float, chain: bool) -> tuple[Steps, ...]:
+@dataclass
+class Answer:
+    """How a server answers."""
+
+    reply: Message
+    think_ms: float
+    thinks_randomly: bool
+
+
+def _answers_of(b: random.Random, first: Answer, two: bool) -> Callable[[random.Random], Answer]:
+    """Which answer comes next; the other one each time, by chance, or seldom."""
+    if not two:
+        return lambda _: first
+    other = Answer(_message(b, [35, 35, 15, 10, 5]), *_think(b))
+    share, by_turns = b.choice([0.1, 0.3, 0.5, 0.5]), b.random() < 0.3
+    turn = itertools.cycle([first, other])
+    return lambda r: next(turn) if by_turns else other if r.random() < share else first
+
+
+def _asking(
+    b: random.Random, r: random.Random, rtt_ms: float, budget: float, chain: bool, two: bool
+) -> tuple[Steps, ...]:  # fmt: skip
     """Requests and replies: the client's script, the server's, the database's."""
     request, reply = _message(b, [65, 25, 6, 2, 2]), _message(b, [35, 35, 15, 10, 5])
     (client_ms, client_random), (server_ms, server_random) = _think(b), _think(b)
@@ -254,6 +280,7 @@ def _asking(b: random.Random, r: random.Random, rtt_ms: float, budget: float, ch
     credit = not chain and depth == 1 and b.random() < 0.06
     query, rows = _message(b, [70, 20, 5, 3, 2]), _message(b, [50, 30, 10, 5, 5])
     early = b.random() < 0.4  # a first piece of the reply goes out before the database is asked
+    next_answer = _answers_of(b, Answer(reply, server_ms, server_random), two)
     takes = client_ms + server_ms / 2 + request.takes_ms + reply.takes_ms + 2 * rtt_ms
     takes += query.takes_ms + rows.takes_ms if chain else 0
     rounds = max(3, min(MOST_EXCHANGES // depth, round(budget / takes)))
@@ -265,8 +292,9 @@ def _asking(b: random.Random, r: random.Random, rtt_ms: float, budget: float, ch
         for _ in range(depth):
             said, sizes = request.steps(r)
             asks += said
-            answers += [["r", sum(sizes)], *_sleep(r, server_ms, server_random)]
-            said, replied = reply.steps(r)
+            answer = next_answer(r)
+            answers += [["r", sum(sizes)], *_sleep(r, answer.think_ms, answer.thinks_randomly)]
+            said, replied = answer.reply.steps(r)
             if chain:
                 up, behind = _question(r, query, rows)
                 database += behind
