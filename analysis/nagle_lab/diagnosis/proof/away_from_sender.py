@@ -127,9 +127,16 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
 
 
 def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: Judged) -> None:
-    """Reject them, for their sender waits for no ACK; leave open what seems held elsewhere, or at another time."""
-    in_time = pure.released_within(*around(observed.sender_fastest))
+    """Reject them, for their sender waits for no ACK; leave open what seems held elsewhere, or at another time.
+
+    That may be from reply to reply. Then more follow the ACK by a round trip than pauses would, however late it was.
+    """
+    soonest, latest = around(observed.sender_fastest)
+    in_time = pure.released_within(soonest, latest)
     unsure = _held_where_others_do_not(pure, observed) | may_be_while_on(in_time, observed)
+    are_many = len(in_time) >= REPEATED and not _is_chance(in_time, pure, soonest, latest)
+    if are_many and follows_ack(in_time) is not False:
+        unsure = unsure | in_time
     judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
     judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
 
@@ -160,10 +167,15 @@ def _why_not_released(pure: Candidates, expected: _Expected, observed: Observed)
 
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
     """Whether there are too few, or no more than of pauses that end at any time."""
-    latest, width = expected.latest, expected.latest - expected.round_trip
-    if any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in CHANCE_SPANS):
+    if _is_chance(prompt, pure, expected.round_trip, expected.latest):
         return True
     return len(prompt) < REPEATED and not _is_a_listing(pure, observed)
+
+
+def _is_chance(prompt: Candidates, pure: Candidates, soonest: float, latest: float) -> bool:
+    """Whether the prompt ones, ``soonest`` to ``latest`` ns, are no more than of pauses that end at any time."""
+    width = latest - soonest
+    return any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in CHANCE_SPANS)
 
 
 def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> None:

@@ -19,10 +19,10 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, NEARLY_ALL, REPEATED
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import PAUSE
+from nagle_lab.diagnosis.proof.pauses import PAUSE, is_chance
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
@@ -77,15 +77,19 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
 def _reject(off: Candidates, observed: Observed, judged: Judged) -> None:
     """Reject what came on connections that do not wait for ACKs.
 
-    But where nearly all of it left sooner than any program is woken, a kernel let it go: it is left open, for the
-    option may be set and cleared again and again.
+    But where more of it left sooner than any program is woken than pauses would, a kernel let that go: it is left
+    open, for the option may be set and cleared again and again.
     """
     at_once = off.only(_seem_held(off, observed) & (off.ack_to_release < SOONEST_WOKEN))
     is_told = observed.is_at_sender and observed.setting.resolution <= FINE
-    if not is_told or len(at_once) < max(CONCLUSIVE, NEARLY_ALL * len(off)):
+    if not is_told or len(at_once) < COMPARABLE or _are_by_chance(at_once, off):
         at_once = off.picked([])
     judged.leave_open(at_once, Obstacle.NAGLE_OFF_ELSEWHERE)
     judged.reject(len(off) - len(at_once), Rejected.NAGLE_OFF)
+
+
+def _are_by_chance(at_once: Candidates, off: Candidates) -> bool:
+    return is_chance(len(at_once), off.ack_to_release, SOONEST_WOKEN, SOONEST_WOKEN, 10)
 
 
 def _not_held_by_connection(observed: Observed) -> Counter[int]:

@@ -191,7 +191,7 @@ def _released_by_kernel(
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
-        return _held_on_the_others(pure, prompt, observed, judged)
+        return _held_on_the_others(pure, prompt, bound, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
@@ -258,16 +258,24 @@ def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed)
     return len(prompt) <= by_chance + 3 * sqrt(by_chance)
 
 
-def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def _held_on_the_others(
+    pure: Candidates, prompt: Candidates, bound: float, observed: Observed, judged: Judged
+) -> Candidates:  # fmt: skip
     """The prompt ones of connections that were not seen to send before the ACK, if nearly all there are prompt.
 
     TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender; where they are
-    few, or some no sooner than a program that was woken, they are left open. All others are rejected.
+    few, or some no sooner than a program that was woken, they are left open. So are prompt ones of connections that
+    were seen to send before the ACK, where there are more than of pauses: the option may be set for some replies. All
+    others are rejected.
     """
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
     if not observed.is_at_sender or len(held) <= NEARLY_ALL * len(others):
         held = held.picked([])
-    judged.reject(len(pure) - len(held), Rejected.NAGLE_OFF)
+    on_and_off = prompt - held
+    if len(on_and_off) < REPEATED or is_chance(len(on_and_off), pure.ack_to_release, bound, bound, 10):
+        on_and_off = held.picked([])
+    judged.leave_open(on_and_off, Obstacle.NAGLE_OFF_ELSEWHERE)
+    judged.reject(len(pure) - len(held) - len(on_and_off), Rejected.NAGLE_OFF)
     if len(held) >= COMPARABLE and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
         return held
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
