@@ -22,6 +22,32 @@ def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
     assert "passed on from those to 10.0.0.3:9000: fix that first" in said
 
 
+def test_a_relay_that_also_holds_is_accused_of_that_alone(diagnose):
+    """A third of its replies wait for its origin, which stalls; the others it holds itself, and sends sooner."""
+    origin = Conversation(client=("10.0.0.2", 50_000), server=("10.0.0.3", 9000))
+    relay = Conversation()
+    for c in (origin, relay):
+        c.handshake()
+    for number in range(1, 61):
+        asked = relay.client_sends(REQUEST, at_ns=relay.t0_ns + number * 100 * MS)
+        relay.server_sends(HEADER, after_ns=200 * US)
+        late = relay.client_acks(after_ns=LATE + number % 5 * MS)
+        if number % 3:
+            relay.server_sends(BODY, after_ns=(10 + number % 7) * US)
+        else:
+            origin.client_sends(REQUEST, at_ns=asked.ts_ns + 100 * US)
+            origin.server_sends(HEADER, after_ns=100 * US)
+            origin.client_acks(at_ns=late.ts_ns - 10 * US)
+            origin.server_sends(BODY, after_ns=RELEASE)
+            origin.client_acks(after_ns=10 * US)
+            relay.server_sends(BODY, after_ns=(60 + number % 7 * 3) * US)
+        relay.client_acks(after_ns=10 * US)
+    result = diagnose(merge(origin.segments, relay.segments))
+    held = {str(end): end.stalls for end in result.summary.held_ends}
+    assert held == {"10.0.0.2:80": 40, "10.0.0.3:9000": 20}
+    assert result.quality.rejected["relayed"] == 20
+
+
 @pytest.mark.parametrize("lost", [0, 3])
 @pytest.mark.parametrize(("asks", "verdict"), [(True, "INCONCLUSIVE"), (False, "STALL")])
 def test_what_another_connection_asked_for_was_not_held(diagnose, asks, verdict, lost):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column
+from nagle_lab.diagnosis.observed.columns import Column, among, pick, rows_where
 
 
 class Rejected(StrEnum):
@@ -134,6 +134,14 @@ class Judged:
         self.accepted = [other for other in self.accepted if other is not one]
         self.reject(len(one.rows), Rejected.RELAYED)
         self.relays += sources
+
+    def take_back_some(self, one: Accepted, passed: dict[int, tuple[int, int]]) -> None:
+        """The same of the rows in ``passed``, each with its connection and the one that brought its data."""
+        held = pick(one.rows, rows_where(among(one.rows, sorted(passed)) == 0))
+        rest = Accepted(held, one.ground, replace(one.hold, stalls=len(held)))
+        self.accepted = [rest if other is one else other for other in self.accepted]
+        self.reject(len(passed), Rejected.RELAYED)
+        self.relays += Counter(passed.values())
 
     def resolve_as_relayed(self, rows: Column, sources: Counter[tuple[int, int]]) -> None:
         """Count unresolved ones as rejected: their data came from other connections, as for :meth:`take_back`."""

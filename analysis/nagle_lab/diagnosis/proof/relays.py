@@ -7,12 +7,13 @@ that is before the ACK or after it. docs/proof.md, rule 6.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from math import sqrt
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.observed.columns import Column, Columns, pick
+from nagle_lab.diagnosis.observed.columns import Column, Columns, among, lowest, percentile, pick, rows_where
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, NEARLY_ALL
+from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US
 from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Judged, Obstacle
 from nagle_lab.diagnosis.proof.release_times import FINE
@@ -43,11 +44,24 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
         return  # it is held in one place, and passed on in another
     brought = _Brought(candidates, involved, judged.accepted, SOONEST if resolution <= FINE else 0)
     for one in tuple(judged.accepted):
-        if sources := brought.mostly(one.rows):
-            judged.take_back(one, sources)
+        passed = brought.passed_on(one.rows, MOST_LOOKED_AT)
+        if len(passed) > MOSTLY * min(len(one.rows), MOST_LOOKED_AT):
+            judged.take_back(one, Counter(passed.values()))
+        elif len(passed) >= REPEATED:
+            passed = brought.passed_on(one.rows, len(one.rows))
+            if _are_later(passed, one.rows, candidates["ack_to_release"]):
+                judged.take_back_some(one, passed)
     for rows in open_ones:
-        if sources := brought.mostly(rows):
-            judged.resolve_as_relayed(rows, sources)
+        passed = brought.passed_on(rows, MOST_LOOKED_AT)
+        if len(passed) > MOSTLY * min(len(rows), MOST_LOOKED_AT):
+            judged.resolve_as_relayed(rows, Counter(passed.values()))
+
+
+def _are_later(passed: Collection[int], rows: Column, ack_to_release: Column) -> bool:
+    """Whether those that may pass on data came later after their ACK than nearly all others, which were held."""
+    is_passed = among(rows, sorted(passed))
+    later, sooner = (pick(ack_to_release, pick(rows, rows_where(is_passed == value))) for value in (1, 0))
+    return lowest(later) > percentile(sooner, 90)
 
 
 def leave_open_asked(candidates: Columns, involved: Involved, judged: Judged) -> None:
@@ -88,46 +102,45 @@ class _Brought:
                 self._to.setdefault(address, []).append(one.rows)
         self._on_loopback = [one.rows for one in accepted if _is_one_address(self._routes[id(one.rows)])]
 
-    def mostly(self, rows: Column) -> Counter[tuple[int, int]]:
-        """How often these rows pass on data, by their connection and the one that brought it; empty if mostly not."""
+    def passed_on(self, rows: Column, most: int) -> dict[int, tuple[int, int]]:
+        """Which of the first ``most`` rows pass on data, each with its connection and the one that brought it."""
         its_own = self._routes.get(id(rows)) or _routes(rows, self._candidates, self._involved)
         near = [*self._on_loopback, *(other for route in its_own for other in self._to.get(route.sender, ()))]
-        sources: Counter[tuple[int, int]] = Counter()
+        passed: dict[int, tuple[int, int]] = {}
         for other in {id(other): other for other in near}.values():
             theirs = self._routes[id(other)]
             if {route.server for route in theirs} != {route.server for route in its_own}:
                 are = _is_one_address(its_own), _is_one_address(theirs)
-                sources += _sources(rows, other, self._candidates, self._soonest if all(are) else 0, any(are))
-        return sources if sources.total() > MOSTLY * min(len(rows), MOST_LOOKED_AT) else Counter()
+                passed |= _behind(rows[:most], other, self._candidates, self._soonest if all(are) else 0, any(are))
+        return passed
 
 
-def _sources(
+def _behind(
     one: Column, other: Column, candidates: Columns, soonest: int, is_either_way: bool
-) -> Counter[tuple[int, int]]:  # fmt: skip
-    """How often a release of ``one`` came just behind a release of ``other``, by their connections.
+) -> dict[int, tuple[int, int]]:  # fmt: skip
+    """The rows of ``one`` whose release came just behind a release of ``other``, with their connections.
 
-    Empty where it is often the other way round, too, and addresses do not tell which brings what (``is_either_way``):
-    then they are in step by chance. And where half as many came just behind one between the ticks of the kernel's
+    None where it is often the other way round, too, and addresses do not tell which brings what (``is_either_way``):
+    then they are in step by chance. Nor where half as many came just behind one between the ticks of the kernel's
     timers, where nothing is passed on: then there are so many releases that one is just behind another's.
     """
     connection, at = candidates["connection"], candidates["at"]
-    looked_at = one[:MOST_LOOKED_AT]
-    others = other[: bisect_right(other, int(looked_at[-1])) + 1]  # in order, as their releases are
-    times = [int(ts) for ts in pick(at, others)]
-    behind: Counter[tuple[int, int]] = Counter()
+    others = other[: bisect_right(other, int(one[-1])) + 1]
+    times = [int(ts) for ts in pick(at, others)]  # in order, as their releases are
+    found: dict[int, tuple[int, int]] = {}
     ahead = by_chance = 0
-    for row in map(int, looked_at):
+    for row in map(int, one):
         ts = int(at[row])
         place = bisect_left(times, ts - soonest)
         if place and ts - times[place - 1] <= PASSED_ON:
-            behind[int(connection[row]), int(connection[int(others[place - 1])])] += 1
+            found[row] = int(connection[row]), int(connection[int(others[place - 1])])
         place = bisect_left(times, ts - BETWEEN_TICKS - soonest)
         by_chance += place > 0 and ts - BETWEEN_TICKS - times[place - 1] <= PASSED_ON
         place = bisect_left(times, ts)
         ahead += place < len(times) and times[place] - ts <= PASSED_ON
-    if 2 * by_chance > behind.total():
-        return Counter()
-    return Counter() if is_either_way and 2 * ahead > behind.total() else behind
+    if 2 * by_chance > len(found) or len(found) <= by_chance + 3 * sqrt(by_chance):
+        return {}
+    return {} if is_either_way and 2 * ahead > len(found) else found
 
 
 def _routes(rows: Column, candidates: Columns, involved: Involved) -> set[_Route]:
