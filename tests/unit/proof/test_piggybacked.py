@@ -3,6 +3,7 @@
 import heapq
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 
 import pytest
 
@@ -25,6 +26,7 @@ def chat(
     nagle: bool = True,
     answers: tuple[int, ...] = (50,),
     varies_ns: int = 0,
+    release_ns: int = RELEASE,
 ) -> Conversation:
     """A client writes 40 B at these times, ns, and its kernel holds what Nagle's algorithm tells it to.
 
@@ -42,7 +44,7 @@ def chat(
         if what == "tick":
             for number, size in enumerate(answers):
                 c.server_sends(size, at_ns=now + number * 20 * US)
-            arrives = now + way + RELEASE + len(events) % 4 * varies_ns
+            arrives = now + way + release_ns + len(events) % 4 * varies_ns
             heapq.heappush(events, (arrives, "ack", sent if sent_at + way <= now else sent - 1))
         elif what == "ack":
             acked = max(acked, covers)
@@ -76,6 +78,21 @@ def test_what_leaves_only_with_the_data_that_acknowledges_it_was_held(diagnose, 
     assert result.verdict == verdict
     assert result.summary.held_by == ("client" if verdict == "STALL" else None)
     assert result.quality.unresolved.get("ack_on_data", 0) >= (50 if verdict == "INCONCLUSIVE" else 0)
+
+
+@pytest.mark.parametrize(("nagle", "verdict"), [(True, "STALL"), (False, "CLEAN")])
+def test_what_comes_late_where_no_ack_can_release_it_answers_nothing(diagnose, nagle, verdict):
+    """Both ends write every 10 to 30 ms; the one that holds takes 1.7 times as long for it as for a SYN's answer.
+
+    What it sends behind data that acknowledged nothing new comes milliseconds later.
+    """
+    writes, ticks = (
+        list(accumulate((10 + number * step % 20) * MS + number * 37 * US for number in range(300)))
+        for step in (7, 13)
+    )
+    c = chat(writes, ticks, rtt_ns=2 * MS, nagle=nagle, release_ns=34 * US)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.held_by) == (verdict, "client" if nagle else None)
 
 
 def test_what_comes_at_other_times_too_does_not_hide_what_was_held(diagnose):

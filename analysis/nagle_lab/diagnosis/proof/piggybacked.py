@@ -44,6 +44,7 @@ BY_CHANCE, PAIRS = 1.5, 20
 SURELY_KERNEL = 1.3  # times its answers to SYNs: so long takes a kernel, and the fastest program 1.7 times
 CHANCE_SPAN = 20  # times as long as a release may take: so long behind it other data shows how much comes by chance
 SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance
+MUCH_LATER = 10  # times: no server takes so much longer for each question that comes beside another one
 APART = 0.25  # away from it, where data that crosses is as quick by chance
 
 
@@ -134,6 +135,7 @@ def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observe
         _speaks_unasked(prompt, c, observed)
         or _early_acks_release(observed)
         or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))
+        or (observed.nearer_end == "sender" and _answers_much_later(prompt, observed))
     )
 
 
@@ -356,6 +358,14 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     quick = 2 * percentile(prompt.ack_to_release, 90)
     takes_longer = len(no_new_ack) >= REPEATED and sum(ns <= quick for ns in no_new_ack) <= SELDOM * len(no_new_ack)
     return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
+
+
+def _answers_much_later(prompt: Candidates, observed: Observed) -> bool:
+    """Whether what this end sends behind data that acknowledged nothing new takes MUCH_LATER, and is never as quick."""
+    no_new_ack, slowest = observed.program.reactions.no_new_ack, percentile(prompt.ack_to_release, 90)
+    if len(no_new_ack) < COMPARABLE:
+        return False
+    return min(no_new_ack) > 2 * slowest and percentile(no_new_ack, 25) > MUCH_LATER * slowest
 
 
 def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> bool:
