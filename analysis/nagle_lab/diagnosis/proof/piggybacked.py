@@ -361,7 +361,7 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
 
 
 def _answers_much_later(prompt: Candidates, observed: Observed) -> bool:
-    """Whether what this end sends behind data that acknowledged nothing new takes MUCH_LATER, and is never as quick."""
+    """Whether what follows data that acknowledged nothing new comes MUCH_LATER, and never as soon."""
     no_new_ack, slowest = observed.program.reactions.no_new_ack, percentile(prompt.ack_to_release, 90)
     if len(no_new_ack) < COMPARABLE:
         return False
