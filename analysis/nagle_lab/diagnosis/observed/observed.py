@@ -157,7 +157,8 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
     if by_itself >= NEAR and own.handshake:
         return by_itself
     if by_itself >= AWAY and own.handshake and len(own.after_handshake) >= COMPARABLE:
-        releases = [release for release in releases if 3 * release >= by_itself]
+        # All but the first: one may have left before the ACK arrived.
+        releases = sorted(release for release in releases if 3 * release >= by_itself)[1:]
     return min([by_itself, *releases])
 
 
