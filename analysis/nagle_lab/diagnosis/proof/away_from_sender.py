@@ -35,17 +35,18 @@ from nagle_lab.diagnosis.observed.observed import LATE_FAR, NEAR, SLACK, US, Obs
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
+    SPANS_AWAY,
     comes_early_too,
     follows_ack,
     is_chance,
     is_paced,
     middle_half,
     pauses_anyway,
+    stand_out,
 )
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
-CHANCE_SPANS = 1, 2, 4  # times the width in which releases may pass: so long behind it pauses show what chance does
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
@@ -134,7 +135,7 @@ def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: 
     soonest, latest = around(observed.sender_fastest)
     in_time = pure.released_within(soonest, latest)
     unsure = _held_where_others_do_not(pure, observed) | may_be_while_on(in_time, observed)
-    are_many = len(in_time) >= REPEATED and not _is_chance(in_time, pure, soonest, latest)
+    are_many = len(in_time) >= REPEATED and stand_out(len(in_time), pure.ack_to_release, soonest, latest)
     if are_many and follows_ack(in_time) is not False:
         unsure = unsure | in_time
     judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
@@ -167,15 +168,10 @@ def _why_not_released(pure: Candidates, expected: _Expected, observed: Observed)
 
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
     """Whether there are too few, or no more than of pauses that end at any time."""
-    if _is_chance(prompt, pure, expected.round_trip, expected.latest):
+    latest, width = expected.latest, expected.latest - expected.round_trip
+    if any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in SPANS_AWAY):
         return True
     return len(prompt) < REPEATED and not _is_a_listing(pure, observed)
-
-
-def _is_chance(prompt: Candidates, pure: Candidates, soonest: float, latest: float) -> bool:
-    """Whether the prompt ones, ``soonest`` to ``latest`` ns, are no more than of pauses that end at any time."""
-    width = latest - soonest
-    return any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in CHANCE_SPANS)
 
 
 def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> None:

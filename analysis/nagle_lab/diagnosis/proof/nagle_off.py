@@ -5,6 +5,7 @@ be set and cleared at any time.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from math import exp, lgamma
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
@@ -19,11 +20,11 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import PAUSE, is_chance
-from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
+from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, stand_out
+from nagle_lab.diagnosis.proof.release_times import FINE, slowest_release
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
@@ -77,19 +78,27 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
 def _reject(off: Candidates, observed: Observed, judged: Judged) -> None:
     """Reject what came on connections that do not wait for ACKs.
 
-    But where more of it left sooner than any program is woken than pauses would, a kernel let that go: it is left
-    open, for the option may be set and cleared again and again.
+    But where more of it than pauses would follows the ACK as if it had been held, that is left open: the option may
+    be set and cleared again and again.
     """
-    at_once = off.only(_seem_held(off, observed) & (off.ack_to_release < SOONEST_WOKEN))
-    is_told = observed.is_at_sender and observed.setting.resolution <= FINE
-    if not is_told or len(at_once) < COMPARABLE or _are_by_chance(at_once, off):
-        at_once = off.picked([])
-    judged.leave_open(at_once, Obstacle.NAGLE_OFF_ELSEWHERE)
-    judged.reject(len(off) - len(at_once), Rejected.NAGLE_OFF)
+    as_if_held = _as_if_held(off, observed)
+    judged.leave_open(as_if_held, Obstacle.NAGLE_OFF_ELSEWHERE)
+    judged.reject(len(off) - len(as_if_held), Rejected.NAGLE_OFF)
 
 
-def _are_by_chance(at_once: Candidates, off: Candidates) -> bool:
-    return is_chance(len(at_once), off.ack_to_release, SOONEST_WOKEN, SOONEST_WOKEN, 10)
+def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
+    """Those that follow the ACK as soon as a kernel lets data go, or by a round trip; none where chance may bring so
+    many.
+    """
+    nothing = off.picked([])
+    if len(off) < COMPARABLE or (not observed.is_away and observed.setting.resolution > FINE):
+        return nothing
+    low, high = around(observed.sender_fastest) if observed.is_away else (0.0, slowest_release(off, observed))
+    soon = off.released_within(low, high)
+    soon = soon.only(_is_no_pause(soon, _usual_pauses(observed)))
+    if len(soon) < COMPARABLE or not stand_out(len(soon), off.ack_to_release, low, high):
+        return nothing
+    return soon if follows_ack(soon) is not False else nothing
 
 
 def _not_held_by_connection(observed: Observed) -> Counter[int]:
@@ -155,10 +164,28 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
 def _seem_held(c: Candidates, observed: Observed) -> Column:
     """Which follow their ACK at once, and not as long after the trigger as data that did not wait: a pause."""
     latest = observed.sender_fastest + LATE_FAR if observed.is_away and observed.sender_fastest else PAUSE
-    seems_held, since = c.ack_to_release < latest, c.trigger_to_release
-    for pause in {ms * MS for *_, ms in observed.program.no_waits}:
-        seems_held = seems_held & ((since * (1 + PAUSE_VARIES) < pause) | (since * (1 - PAUSE_VARIES) > pause))
-    return seems_held
+    return (c.ack_to_release < latest) & _is_no_pause(c, {ms for *_, ms in observed.program.no_waits})
+
+
+def _is_no_pause(c: Candidates, pauses: Iterable[int]) -> Column:
+    """Which do not come as long after the trigger as one of these ``pauses``, ms."""
+    since = c.trigger_to_release
+    is_none = since >= 0
+    for pause in pauses:
+        is_none = is_none & ((since * (1 + PAUSE_VARIES) < pause * MS) | (since * (1 - PAUSE_VARIES) > pause * MS))
+    return is_none
+
+
+def _usual_pauses(observed: Observed) -> list[int]:
+    """As long after the trigger, ms, as more than a few of the program's data that did not wait."""
+    times: Counter[int] = Counter()
+    for (*_, ms), count in observed.program.no_waits.items():
+        times[ms] += count
+
+    def alike(pause: int) -> int:
+        return sum(count for ms, count in times.items() if abs(ms - pause) <= PAUSE_VARIES * pause)
+
+    return [pause for pause in times if alike(pause) > A_FEW * times.total()]
 
 
 def _chance_of_run(run: int, held: int, not_held: int) -> float:

@@ -16,6 +16,8 @@ PAUSE = 1 * MS
 
 # A program's pauses: by what share of the usual one others are longer or shorter, and how wide their middle half is.
 PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
+# Times the width in which releases may stand out: so long behind it pauses show what chance does.
+SPANS_AWAY, SPANS_NEAR = (1, 2, 4), (10,)
 STANDARD_ERRORS = 3  # between what is held and what comes at its own time
 SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 
@@ -58,6 +60,19 @@ def is_chance(soon: int, releases: Column, bound: float, width: float, times: in
     beyond = bound + times * width
     by_chance: float = total((releases > bound) & (releases <= beyond)) / times
     return soon <= by_chance + 3 * sqrt(by_chance)
+
+
+def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:
+    """Whether so many releases, ``low`` to ``high`` ns after the ACK, are more than chance brings before and behind.
+
+    What comes sooner than by a round trip left before the ACK had arrived, and shows what chance does as well.
+    """
+    width = high - low
+    before = total((releases >= low - width) & (releases < low))
+    if soon <= before + 3 * sqrt(before):
+        return False
+    spans = SPANS_AWAY if low > 0 else SPANS_NEAR
+    return not any(is_chance(soon, releases, high, width, span) for span in spans)
 
 
 def is_paced(c: Candidates, resolution: int) -> bool:
