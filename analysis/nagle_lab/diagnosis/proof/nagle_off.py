@@ -87,16 +87,17 @@ def _reject(off: Candidates, observed: Observed, judged: Judged) -> None:
 
 
 def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
-    """Those that follow the ACK as soon as a kernel lets data go, or by a round trip; none where chance may bring so
-    many.
+    """Those that follow a pure ACK as soon as a kernel lets data go, or by a round trip, if more than chance brings.
+
+    What follows data is an answer, and not counted.
     """
-    nothing = off.picked([])
-    if len(off) < COMPARABLE or (not observed.is_away and observed.setting.resolution > FINE):
+    off, nothing = off.only(off.pure), off.picked([])
+    if len(off) < REPEATED or (not observed.is_away and observed.setting.resolution > FINE):
         return nothing
     low, high = around(observed.sender_fastest) if observed.is_away else (0.0, slowest_release(off, observed))
     soon = off.released_within(low, high)
     soon = soon.only(_is_no_pause(soon, _usual_pauses(observed)))
-    if len(soon) < COMPARABLE or not stand_out(len(soon), off.ack_to_release, low, high):
+    if len(soon) < REPEATED or not stand_out(len(soon), off.ack_to_release, low, high):
         return nothing
     return soon if follows_ack(soon) is not False else nothing
 
