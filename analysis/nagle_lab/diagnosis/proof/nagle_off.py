@@ -20,7 +20,7 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
+from nagle_lab.diagnosis.observed.enough import A_FEW, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, stand_out
