@@ -378,3 +378,21 @@ def test_where_all_answers_are_slow_pauses_are_no_late_releases(diagnose, held):
     result = diagnose(talk(exchange, exchanges=60, rtt_ns=20 * MS).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("STALL" if held else "INCONCLUSIVE", held)
     assert result.quality.unresolved["own_pace"] > 8
+
+
+def test_releases_all_as_late_follow_the_ack_however_few_they_are(diagnose):
+    """Of twelve, chance puts the later ones behind the shorter waits; by 20 us, where waits differ by 4 ms."""
+    c = Conversation(rtt_ns=20 * MS)
+    c.handshake()
+    for number in range(25):
+        c.client_sends(REQUEST, after_ns=30 * MS)
+        c.server_sends(HEADER, after_ns=60 * US)
+        if number % 2:
+            c.client_acks(after_ns=LATE + (number % 8) * MS // 2)
+            c.server_sends(BODY, after_ns=(30 - 2 * (number % 8)) * US)
+        else:
+            c.client_acks(after_ns=10 * US)
+            c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=20 * US)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 12)

@@ -89,12 +89,14 @@ def follows_ack(c: Candidates) -> bool | None:
 
     What an ACK lets go does. What a program sends at a time of its own comes the sooner behind an ACK the later that
     is: the two are correlated, by as much of what the distances vary by as the waits do. The nearer of both tells, if
-    three standard errors lie between them.
+    three standard errors lie between them; and where the distances vary less than half as much as the waits, the ACK.
     """
     waits = [int(ns) for ns in listed(c.trigger_to_ack)[:MOST_LOOKED_AT]]
     distances = [int(ns) for ns in listed(c.ack_to_release)[:MOST_LOOKED_AT]]
     if len(waits) < COMPARABLE or not pstdev(waits) or not pstdev(distances):
         return None
+    if 2 * pstdev(distances) < pstdev(waits):
+        return True  # at a time of its own they would vary as much as the waits, and more
     of_its_own = -min(pstdev(waits) / pstdev(distances), 1)
     if -of_its_own * sqrt(len(waits)) < STANDARD_ERRORS:
         return None
