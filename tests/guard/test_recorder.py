@@ -114,7 +114,7 @@ WAITS_FOR_THE_ACK = textwrap.dedent("""
 
     threading.Thread(target=serve, daemon=True).start()
     with socket.create_connection(listener.getsockname()) as s:
-        for _ in range(40):
+        for _ in range(60):
             s.sendall(b"q" * 100)
             got = 0
             while got < 800:
@@ -131,7 +131,8 @@ def test_the_kernel_says_that_the_data_waited(tmp_path):
 
 
 def test_a_program_that_waits_for_the_ack_itself_is_not_accused_though_it_never_sleeps(tmp_path):
-    ended = guard(tmp_path, command=[sys.executable, "-c", WAITS_FOR_THE_ACK])
+    # It keeps a processor busy; the recorder, which has to ask the kernel in time, comes first.
+    ended = guard(tmp_path, command=["nice", "-n", "5", sys.executable, "-c", WAITS_FOR_THE_ACK])
     assert (ended.report["verdict"], ended.code) == ("CLEAN", 0), ended.err
     assert ended.report["result"]["summary"]["delayed_acks"] > 30
     assert ended.report["result"]["quality"]["rejected"]["later_release"] > 30

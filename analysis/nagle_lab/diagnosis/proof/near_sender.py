@@ -33,6 +33,7 @@ from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     is_paced,
     middle_half,
     pauses_anyway,
+    stand_out,
 )
 from nagle_lab.diagnosis.proof.release_times import (
     AT_PEER_ALIKE,
@@ -272,7 +273,7 @@ def _held_on_the_others(
     if not observed.is_at_sender or len(held) <= NEARLY_ALL * len(others):
         held = held.picked([])
     on_and_off = prompt - held
-    if len(on_and_off) < REPEATED or is_chance(len(on_and_off), pure.ack_to_release, bound, bound, 10):
+    if len(on_and_off) < REPEATED or not stand_out(len(on_and_off), pure.ack_to_release, 0, bound):
         on_and_off = held.picked([])
     judged.leave_open(on_and_off, Obstacle.NAGLE_OFF_ELSEWHERE)
     judged.reject(len(pure) - len(held) - len(on_and_off), Rejected.NAGLE_OFF)
