@@ -49,7 +49,7 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
             judged.take_back(one, Counter(passed.values()))
         elif len(passed) >= REPEATED:
             passed = brought.passed_on(one.rows, len(one.rows))
-            if _are_later(passed, one.rows, candidates["ack_to_release"]):
+            if REPEATED <= len(passed) < len(one.rows) and _are_later(passed, one.rows, candidates["ack_to_release"]):
                 judged.take_back_some(one, passed)
     for rows in open_ones:
         passed = brought.passed_on(rows, MOST_LOOKED_AT)
