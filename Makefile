@@ -109,7 +109,7 @@ lint: ## ruff, mypy (strict), shellcheck; proselint on the pages
 	@MYPYPATH=maintenance $(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab -p soak -p supply_chain
 	@MYPYPATH=maintenance/recorder:maintenance/stacks $(bin)/mypy --config-file analysis/pyproject.toml \
 	  maintenance/recorder/*.py maintenance/stacks/*.py
-	@MYPYPATH=maintenance/recorder:maintenance/random $(bin)/mypy --config-file analysis/pyproject.toml maintenance/random/*.py
+	@MYPYPATH=maintenance/recorder:maintenance/random:tests $(bin)/mypy --config-file analysis/pyproject.toml maintenance/random/*.py
 	@MYPYPATH=maintenance/recorder:maintenance/stacks:site $(bin)/mypy --config-file analysis/pyproject.toml site/*.py
 	@setup/shell-scripts.sh | xargs -0 $(bin)/shellcheck --external-sources --source-path=SCRIPTDIR
 	@git ls-files -z '*.md' | xargs -0 $(bin)/proselint check --config docs/proselint.json

@@ -404,3 +404,25 @@ def test_slow_answers_are_no_sign_that_quick_ones_were_held(diagnose):
     result = diagnose(talk(exchange, exchanges=60).segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 30)
     assert result.quality.unresolved["ack_on_data"] >= 40
+
+
+@pytest.mark.parametrize("varies", [0, 11 * US])
+def test_one_write_as_large_as_two_others_is_an_answer_where_its_times_vary(diagnose, varies):
+    """A client thinks for 120 ms. Now and then the reply leaves in two writes, and the first is acknowledged at once.
+
+    Where the times do not vary, only a kernel would be so regular: then two writes were held, and merged.
+    """
+    c = Conversation()
+    c.handshake()
+    for number in range(60):
+        c.client_sends(REQUEST, after_ns=120 * MS + number * 7 % 30 * MS)
+        after = 75 * US + (number * 5 % 11 - 5) * varies
+        if number % 8 == 3:
+            c.server_sends(HEADER, after_ns=after)
+            c.client_acks(after_ns=10 * US)
+            c.server_sends(BODY, after_ns=RELEASE)
+        else:
+            c.server_sends(HEADER + BODY, after_ns=after)
+    result = diagnose(c.segments)
+    assert result.verdict == ("INCONCLUSIVE" if varies else "STALL")
+    assert result.quality.unresolved == ({"ack_on_data": 59} if varies else {})

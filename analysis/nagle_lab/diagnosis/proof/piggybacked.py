@@ -100,8 +100,11 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     held = held.among(held.connection, distinct(prompt.connection))
     is_kernel = _is_kernel(middle, prompt, held, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
-    if (middle <= 2 * HELD_ALIKE and _were_merged(prompt, observed)) or (is_kernel and grows):
+    merged = middle <= 2 * HELD_ALIKE and _were_merged(prompt, observed)
+    if (is_kernel and (merged or grows)) or (merged and _are_alike(prompt, middle)):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
+    elif merged:  # or a program answers as much in one write as it does in two at other times
+        judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
     elif is_kernel and _is_no_mere_answer(middle, prompt, c, observed):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif is_kernel and len(held) >= REPEATED and observed.nearer_end == "sender":
@@ -227,8 +230,12 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
         answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)
     ):
         return False  # by handshakes, too: a few of its ACKs may be slow by chance
-    varies = percentile(prompt.ack_to_release, 90) > ALIKE * middle
-    return _answers_like_a_kernel(middle, observed) and not (middle > HELD and varies)
+    return _answers_like_a_kernel(middle, observed) and (middle <= HELD or _are_alike(prompt, middle))
+
+
+def _are_alike(prompt: Candidates, middle: float) -> bool:
+    """Whether releases, of the median ``middle`` ns, vary as little as a kernel's do."""
+    return percentile(prompt.ack_to_release, 90) <= ALIKE * middle
 
 
 def _answers_like_a_kernel(middle: float, observed: Observed) -> bool:
