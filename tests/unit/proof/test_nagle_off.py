@@ -259,6 +259,34 @@ def test_the_option_is_set_for_replies_that_pause(diagnose, some, seen_at, rtt):
     assert sum(result.quality.unresolved.values()) in (range(40, 47) if some else (0,))
 
 
+@pytest.mark.parametrize("some", [True, False], ids=["some replies", "all"])
+@pytest.mark.parametrize(
+    ("rtt", "jitter", "seen_at"),
+    [(200 * US, 0, "middle"), (20 * MS, 0, "client"), (20 * MS, 2 * MS, "client")],
+)
+def test_few_held_replies_beside_many_that_pause_stay_open(diagnose, some, rtt, jitter, seen_at):
+    """They stand out where the path is quiet, or as late as that end's other answers; never in its widest limits."""
+    c = Conversation(rtt_ns=rtt)
+    c.handshake()
+    every = 3 if jitter else 7
+    for number in range(84):
+        c.client_sends(REQUEST, after_ns=2 * MS)
+        header = c.server_sends(HEADER, after_ns=60 * US)
+        pause = 15 * MS + number * 17 % 45 * MS + number * 11 * US
+        is_held = some and number % every == 0
+        if is_held or pause > LATE:
+            c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.one_way_ns = rtt // 2 + number * 7 % 10 * jitter // 5
+        if is_held:
+            c.server_sends(BODY, after_ns=(12 + number % 9) * US)
+        else:
+            c.server_sends(BODY, at_ns=header.ts_ns + pause)
+        c.one_way_ns = rtt // 2
+        c.client_acks(after_ns=20 * US)
+    result = diagnose(c.seen_at(seen_at))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE" if some else "CLEAN", 0)
+
+
 @pytest.mark.parametrize("seen_at", ["server", "client"])
 def test_a_few_before_the_option_changed_are_left_open(diagnose, seen_at):
     """As slow as a program that was woken, and too few to tell from chance: not acquitted by what came later."""

@@ -32,6 +32,7 @@ AWAY = 150 * US
 LATE_NEAR, LATE_FAR = LATE, 8 * MS
 
 SLACK = 300 * US  # how much a path varies, at least
+ANSWERS = 8  # so many tell how much it varies
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,17 @@ def slack(round_trip: int) -> int:
 def around(round_trip: int) -> tuple[float, float]:
     """The shortest and the longest that another round trip of that path may be, ns."""
     return round_trip - slack(round_trip), round_trip + slack(round_trip)
+
+
+def latest_answer(answers: list[int], round_trip: int) -> float:
+    """How late an end's kernel may be at the capture point, ns, as its ``answers`` vary, but for the slowest of them.
+
+    No later than two medians: what takes longer may be a pause of its program.
+    """
+    _, latest = around(round_trip)
+    if len(answers) < ANSWERS:
+        return latest
+    return max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
 
 
 def fastest(handshake: list[int], others: list[int]) -> int | None:

@@ -31,8 +31,8 @@ from nagle_lab.diagnosis.observed.enough import (
     NEARLY_ALL,
     REPEATED,
 )
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, NEAR, SLACK, US, Observed, around, slack
-from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
+from nagle_lab.diagnosis.observed.observed import ANSWERS, LATE_FAR, NEAR, US, Observed, around, latest_answer, slack
+from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     SPANS_AWAY,
@@ -42,7 +42,6 @@ from nagle_lab.diagnosis.proof.pauses import (
     is_paced,
     middle_half,
     pauses_anyway,
-    stand_out,
 )
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 
@@ -51,7 +50,6 @@ SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's alg
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
-ANSWERS = 8  # so many tell how much it varies
 VARIES = 3  # times its middle half: hardly anything is farther from the median on either side than half of that
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
 # Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
@@ -113,8 +111,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if expected is None:
         judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
-    if why := _why_not_released(pure, expected, observed):
-        judged.reject(len(pure), why)
+    if _rejected_by_when_they_came(pure, expected, observed, judged):
         return nothing
     prompt = pure.released_within(expected.soonest, expected.latest)
     if _may_be_chance(prompt, pure, expected, observed):
@@ -128,18 +125,11 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
 
 
 def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: Judged) -> None:
-    """Reject them, for their sender waits for no ACK; leave open what seems held elsewhere, or at another time.
-
-    That may be from reply to reply. Then more follow the ACK by a round trip than pauses would, however late it was.
-    """
-    soonest, latest = around(observed.sender_fastest)
-    in_time = pure.released_within(soonest, latest)
-    unsure = _held_where_others_do_not(pure, observed) | may_be_while_on(in_time, observed)
-    are_many = len(in_time) >= REPEATED and stand_out(len(in_time), pure.ack_to_release, soonest, latest)
-    if are_many and follows_ack(in_time) is not False:
-        unsure = unsure | in_time
+    """Reject them, for their sender waits for no ACK; leave open what seems held elsewhere, or at another time."""
+    unsure = _held_where_others_do_not(pure, observed)
+    unsure = unsure | may_be_while_on(pure.released_within(*around(observed.sender_fastest)), observed)
     judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
-    judged.reject(len(pure) - len(unsure), Rejected.NAGLE_OFF)
+    reject_as_off(pure - unsure, observed, judged)
 
 
 def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
@@ -157,13 +147,17 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
     return _Expected(base - varies, base, latest, answers, compared)
 
 
-def _why_not_released(pure: Candidates, expected: _Expected, observed: Observed) -> Rejected | None:
-    """Why no ACK released them, by when they came: too soon to have waited for it, or by the program's own clock."""
+def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> bool:
+    """Reject all that came too soon to have waited for the ACK, or by the program's own clock; whether they did."""
     too_soon = total((pure.ack_to_release < expected.soonest) & (pure.echo != Echo.AFTER))
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
-        return Rejected.NAGLE_OFF
+        reject_as_off(pure, observed, judged)
+        return True
     by_own_clock = is_paced(expected.compared, observed.setting.resolution)
-    return Rejected.LATER_RELEASE if by_own_clock and not _are_several_writes(pure, observed) else None
+    if by_own_clock and not _are_several_writes(pure, observed):
+        judged.reject(len(pure), Rejected.LATER_RELEASE)
+        return True
+    return False
 
 
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
@@ -422,9 +416,8 @@ def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     But for the slowest of them, which may be of its program: no later than two medians, or three where the
     candidates show one behaviour only.
     """
-    latest: float = base + slack(base)
+    latest = latest_answer(answers, base)
     if len(answers) >= ANSWERS:
-        latest = max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
         within = total(pure.is_released_within(base - slack(base), latest))
         if within > ONE_BEHAVIOUR * len(pure):
             latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))

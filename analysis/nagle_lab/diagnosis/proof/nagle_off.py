@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around, latest_answer, slack
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, stand_out
 from nagle_lab.diagnosis.proof.release_times import FINE, slowest_release
@@ -31,8 +31,11 @@ from nagle_lab.tcp.events import MS, PROBE, Echo
 NO_PROBE = PROBE * 9 // 10
 NO_CHANCE = 0.001  # that so many in a row wait, or seem to, where others of that connection do not
 UNLIKELY = 0.05  # the same, where they are only left open
+SURELY_APART = 80 * US  # its fastest reaction: the sender is not where it was captured, but may be near
+STEADY = 1 / 8  # of what a path may vary: what it varies when it is quiet
 SURELY_BESIDE = 1 * MS  # behind a segment: sooner, its ACK may have been on the path between sender and capture
 PAUSE_VARIES = 0.05  # share: so much sooner or later data leaves, at most, after the same pause
+NOT_BESIDE = 2 / 3  # of the data that left within three times as much: then it is one pause
 OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
 WHERE_ASTRAY = 0.3  # the same of a program, where packets are astray and timestamps do not tell which
 ASTRAY_TIMES = 3  # and so many times more than the share of those makes seem not to wait
@@ -56,7 +59,7 @@ def set_aside_nagle_off(
     on_those = late.among(connections, off)
     kept = while_on | _before_nodelay(on_those - while_on, observed)
     others = (late - on_those) | kept
-    _reject(late - others, observed, judged)
+    reject_as_off(late - others, observed, judged)
     changed = set(map(int, kept.connection))
     return others, Counter({key: count for key, count in no_waits.items() if key[1] not in changed})
 
@@ -71,11 +74,11 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
     often = late.among(late.connection, _often(_not_held_by_connection(observed), late))
     apart = may_be_while_on(often, observed)
     mixed = often.not_among(often.connection, distinct(apart.connection))
-    _reject(mixed, observed, judged)
+    reject_as_off(mixed, observed, judged)
     return late - mixed
 
 
-def _reject(off: Candidates, observed: Observed, judged: Judged) -> None:
+def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
     """Reject what came on connections that do not wait for ACKs.
 
     But where more of it than pauses would follows the ACK as if it had been held, that is left open: the option may
@@ -94,12 +97,27 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     off, nothing = off.only(off.pure), off.picked([])
     if len(off) < REPEATED or (not observed.is_away and observed.setting.resolution > FINE):
         return nothing
-    low, high = around(observed.sender_fastest) if observed.is_away else (0.0, slowest_release(off, observed))
-    soon = off.released_within(low, high)
-    soon = soon.only(_is_no_pause(soon, _usual_pauses(observed)))
-    if len(soon) < REPEATED or not stand_out(len(soon), off.ack_to_release, low, high):
-        return nothing
-    return soon if follows_ack(soon) is not False else nothing
+    most, pauses = nothing, _usual_pauses(observed)
+    for low, high in _when_released(off, observed):
+        soon = off.released_within(low, high)
+        soon = soon.only(_is_no_pause(soon, pauses))
+        if len(soon) > len(most) and stand_out(len(soon), off.ack_to_release, low, high):
+            most = soon
+    return most if len(most) >= REPEATED and follows_ack(most) is not False else nothing
+
+
+def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:
+    """How soon, and how late, behind the ACK data is that it lets go, ns: as a path may vary, hardly does, or as
+    that end's answers do.
+    """
+    fastest, answers = observed.sender_fastest, observed.program.reactions.after_handshake
+    soonest, latest = around(fastest)
+    if not observed.is_away:
+        yield 0, slowest_release(off, observed)
+    if observed.is_away or fastest > SURELY_APART:
+        yield max(soonest, 0), latest
+        yield max(soonest, 0), latest_answer(answers, fastest)
+        yield fastest - STEADY * slack(fastest), fastest + STEADY * slack(fastest)
 
 
 def _not_held_by_connection(observed: Observed) -> Counter[int]:
@@ -178,15 +196,20 @@ def _is_no_pause(c: Candidates, pauses: Iterable[int]) -> Column:
 
 
 def _usual_pauses(observed: Observed) -> list[int]:
-    """As long after the trigger, ms, as more than a few of the program's data that did not wait."""
+    """As long after the trigger, ms, as several of the program's data that did not wait, and few sooner or later."""
     times: Counter[int] = Counter()
     for (*_, ms), count in observed.program.no_waits.items():
         times[ms] += count
 
-    def alike(pause: int) -> int:
-        return sum(count for ms, count in times.items() if abs(ms - pause) <= PAUSE_VARIES * pause)
+    def within(share: float, pause: int) -> int:
+        return sum(count for ms, count in times.items() if abs(ms - pause) <= share * pause)
 
-    return [pause for pause in times if alike(pause) > A_FEW * times.total()]
+    def is_usual(pause: int) -> bool:
+        alike = within(PAUSE_VARIES, pause)
+        are_some = alike >= REPEATED and alike > A_FEW * times.total()
+        return are_some and alike > NOT_BESIDE * within(3 * PAUSE_VARIES, pause)  # at any time: a third
+
+    return [pause for pause in times if is_usual(pause)]
 
 
 def _chance_of_run(run: int, held: int, not_held: int) -> float:

@@ -24,7 +24,7 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
-from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on
+from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     PAUSE,
@@ -33,7 +33,6 @@ from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
     is_paced,
     middle_half,
     pauses_anyway,
-    stand_out,
 )
 from nagle_lab.diagnosis.proof.release_times import (
     AT_PEER_ALIKE,
@@ -192,7 +191,7 @@ def _released_by_kernel(
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
-        return _held_on_the_others(pure, prompt, bound, observed, judged)
+        return _held_on_the_others(pure, prompt, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
@@ -259,9 +258,7 @@ def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed)
     return len(prompt) <= by_chance + 3 * sqrt(by_chance)
 
 
-def _held_on_the_others(
-    pure: Candidates, prompt: Candidates, bound: float, observed: Observed, judged: Judged
-) -> Candidates:  # fmt: skip
+def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The prompt ones of connections that were not seen to send before the ACK, if nearly all there are prompt.
 
     TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender; where they are
@@ -272,11 +269,7 @@ def _held_on_the_others(
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
     if not observed.is_at_sender or len(held) <= NEARLY_ALL * len(others):
         held = held.picked([])
-    on_and_off = prompt - held
-    if len(on_and_off) < REPEATED or not stand_out(len(on_and_off), pure.ack_to_release, 0, bound):
-        on_and_off = held.picked([])
-    judged.leave_open(on_and_off, Obstacle.NAGLE_OFF_ELSEWHERE)
-    judged.reject(len(pure) - len(held) - len(on_and_off), Rejected.NAGLE_OFF)
+    reject_as_off(pure - held, observed, judged)
     if len(held) >= COMPARABLE and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
         return held
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
@@ -389,7 +382,7 @@ def _held_among_others(
     if observed.sent_before.total() >= max(1, SENT_ANYWAY_NEAR * len(near)):
         while_on = may_be_while_on(rest, observed)
         judged.leave_open(while_on, Obstacle.NAGLE_OFF_ELSEWHERE)
-        judged.reject(len(rest) - len(while_on), Rejected.NAGLE_OFF)
+        reject_as_off(rest - while_on, observed, judged)
     elif observed.setting.resolution > COARSE and middle <= limit + observed.setting.resolution:
         judged.leave_open(rest, Obstacle.COARSE_CLOCK)
     elif pauses_anyway(near, observed.early, observed.sender_fastest):
