@@ -8,18 +8,19 @@ takes no root, and 50 of them a second are judged. Printed are those that are ju
     missed     CLEAN, though three and more were held, in one of twenty exchanges or more
 
 There are no programs that wait for the ACK, and no relays: what these do cannot always be told from what is held.
+With --disturb each capture is also a poor one: lossy, copied, by a coarse clock, or by two.
 """
 
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 from nagle_lab.diagnosis.analysis import analyze
-from support.synthetic import MS, SECOND, US, Conversation, Packet, Segment, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, Segment, pcap_bytes
 
 OFF, OFF_SHARE = 2, 0.1
 STALLS, STALLED_SHARE = 3, 0.05
@@ -159,7 +160,7 @@ BEHAVIOURS: list[Callable[[Talk], None]] = [
 ]  # fmt: skip
 
 
-def conversation(seed: int, number: int) -> tuple[str, list[Packet], Counter[str]]:
+def conversation(seed: int, number: int) -> tuple[str, list[Segment], Counter[str]]:
     """That of this number: what it is, its capture, and how often each end held data."""
     r = Random(seed * 1_000_003 + number)
     round_trip, jitter, at = r.choice(ROUND_TRIPS), r.choice(JITTER), r.choice(["client", "server", "middle"])
@@ -178,9 +179,50 @@ def conversation(seed: int, number: int) -> tuple[str, list[Packet], Counter[str
             r.choices(behaviours, weights)[0](talk)
             if r.random() < 0.3:
                 talk.client(0, int(r.uniform(10, 30) * US))
-        captured.append(c.seen_at(at))
+        captured.append([s for s in c.seen_at(at) if isinstance(s, Segment)])
     what = f"{round_trip // US} µs, jitter {jitter}, at {at}: {'; '.join(told[:1] if is_shared else told)}"
-    return what, merge(*captured), truth
+    return what, in_time(s for each in captured for s in each), truth
+
+
+# ---------------------------------------------------------------------------------------------- poor captures
+
+
+Disturbance = Callable[[list[Segment], Random], list[Segment]]
+
+
+def in_time(segments: Iterable[Segment]) -> list[Segment]:
+    """In the order of their stamps."""
+    return sorted(segments, key=lambda s: s.ts_ns)
+
+
+def later(by: Callable[[Segment, Random], float]) -> Disturbance:
+    """Stamped so much later, ns, and in that order."""
+    return lambda segments, r: in_time(replace(s, ts_ns=s.ts_ns + int(by(s, r))) for s in segments)
+
+
+def coarse(step: int) -> Disturbance:
+    """Stamped by a clock with steps of so many ns."""
+    return later(lambda s, _: -(s.ts_ns % step))
+
+
+def lossy(share: float) -> Disturbance:
+    """So many are not captured."""
+    return lambda segments, r: [s for s in segments if r.random() >= share]
+
+
+DISTURBANCES: dict[str, Disturbance] = {
+    "lossy 0.2%": lossy(0.002),
+    "lossy 2%": lossy(0.02),
+    "no handshakes": lambda segments, _: [s for s in segments if "S" not in s.flags],
+    "no timestamps": lambda segments, _: [replace(s, timestamps=None) for s in segments],
+    "10 µs": coarse(10 * US),
+    "100 µs": coarse(100 * US),
+    "1 ms": coarse(MS),
+    "4 ms": coarse(4 * MS),
+    "twice": lambda segments, r: in_time(segments + later(lambda _, r: r.uniform(1, 15) * US)(segments, r)),
+    "10% late": later(lambda _, r: r.expovariate(1) * 200 * US if r.random() < 0.1 else 0),
+    "server 3 ms late": later(lambda s, _: 3 * MS if s.sport == 80 else 0),
+}
 
 
 def _some(r: Random) -> tuple[list[Callable[[Talk], None]], list[int]]:
@@ -210,12 +252,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int, nargs="?", default=1500)
+    parser.add_argument("--disturb", action="store_true", help="make each a poor capture")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the captures that are judged wrongly")
     asked = parser.parse_args()
-    counts: Counter[str] = Counter()
+    counts, r = Counter[str](), Random(asked.seed)
     with tempfile.TemporaryDirectory() as folder:
         for number in range(asked.count):
             what, segments, truth = conversation(asked.seed, number)
+            if asked.disturb:
+                name = r.choice(sorted(DISTURBANCES))
+                what, segments = f"{name}; {what}", DISTURBANCES[name](segments, r)
             capture = Path(folder, f"{asked.seed}-{number}.pcap")
             capture.write_bytes(pcap_bytes(segments))
             verdict, wrong = mistakes(capture, truth)

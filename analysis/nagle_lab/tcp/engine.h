@@ -99,7 +99,7 @@ typedef struct {
     int64_t payload[2];
     int64_t wire[2];
     int64_t fastest_ack[2];  /* shortest from a segment of the peer to this side's ACK of it; -1 none */
-    int64_t handshake;       /* from a SYN sent once to its sender's first ACK; -1 not captured */
+    int64_t handshake;       /* from a SYN sent once to its sender's first ACK, if its answer came in between; -1 not captured */
     int64_t syn[2];          /* sequence number; -1 not captured */
     int64_t next_seq[2];     /* sequence number behind the last one captured; -1 none */
     int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */

@@ -335,7 +335,7 @@ static int is_sooner_than_reactions(const half *x, int64_t ts, const acknowledge
 
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
-    return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->had_room &&
+    return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack <= x->snd_nxt && ack->had_room &&
            (trigger->edge < 0 || most(trigger->edge, ack->edge_before) >= x->snd_nxt + s->length) &&
            (y->shift != LARGEST_SCALE || ack->window != trigger->length);
 }
@@ -460,11 +460,11 @@ static void note_hole(half *x, const half *y, int64_t start)
     }
 }
 
-static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int64_t ack, int32_t number)
+/* Machine._learn_by_new_data */
+static int learn_by_new_data(flow *f, int side, const segment *s, int64_t start, int is_owed)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
-    int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends what waits with any ACK that it owes */
     forget_syn_proxy(f, x, s);
     x->data_segments++;
     x->swapped += start + s->length <= x->snd_una;
@@ -482,7 +482,15 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     int32_t usual = x->full_size_by_mss ? x->full_size_by_mss : y->full_size_by_mss;
     if (usual && s->length > usual) /* segmentation offload */
         x->beside_unacked += (s->length - 1) / usual;
-    if ((before->flags | s->flags) & CONTROL)
+    return !((before->flags | s->flags) & CONTROL);
+}
+
+static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int64_t ack, int32_t number)
+{
+    half *x = &f->halves[side], *y = &f->halves[1 - side];
+    const sent *before = &x->data;
+    int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends what waits with any ACK that it owes */
+    if (!learn_by_new_data(f, side, s, start, is_owed))
         return 0;
     int is_acked = y->pure_ack.number > before->number && y->data.number < y->pure_ack.number;
     if (s->ts - before->ts < SHORT) {
@@ -494,6 +502,8 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         x->full_waits += is_acked && is_full_segment_waiting(x, y, s, before, &y->pure_ack); /* no answer to data */
         return 0;
     }
+    if (y->snd_nxt < ack) /* an answer to data that the capture lacks, or has only later */
+        return 0;
     if (is_behind_small(f, x, y, s) && is_released_by(x, y, &x->small, &x->small_ack, s))
         return add_candidate(m, f, side, s, &x->small, &x->small_ack, 1, number);
     if (x->snd_una < before->end && echoes_uncaptured(y, s))
@@ -558,7 +568,8 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
             y->small_ack = *this;
     }
     if (f->syn_ts >= 0 && side == 0 && !(s->flags & SYN)) {
-        f->handshake = s->ts - f->syn_ts;
+        if (y->syn >= 0)
+            f->handshake = s->ts - f->syn_ts;
         f->syn_ts = -1;
     }
     x->rcv_nxt = ack;

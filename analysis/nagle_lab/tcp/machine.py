@@ -233,7 +233,8 @@ class Machine:
             else:
                 x.data_ack = this
         if connection.syn_ts >= 0 and x.side == 0 and not flags & SYN:
-            connection.handshake = s.ts - connection.syn_ts
+            if y.syn >= 0:  # else its answer is not captured, or later: by another clock
+                connection.handshake = s.ts - connection.syn_ts
             connection.syn_ts = -1
         x.rcv_nxt = ack
         x.rcv_wnd = s.window if flags & SYN else s.window << x.shift
@@ -306,17 +307,7 @@ class Machine:
         sends whatever waits with every ACK that it owes (tcp_output, TF_ACKNOW).
         """
         y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.peer.snd_una
-        forget_syn_proxy(x, s)
-        x.data_segments += 1
-        if start + s.length <= x.snd_una:
-            x.swapped += 1
-        learn_full_size_by_data(x, s)
-        if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
-            return
-        if x.snd_una < before.end and s.ts - before.ts < PROBE and not s.flags & FIN and not echoes_uncaptured(y, s):
-            note_beside_unacked(x, s, before, is_owed=is_owed)
-        note_offloaded(x, s)
-        if (before.flags | s.flags) & CONTROL:
+        if not self._learn_by_new_data(x, s, start, is_owed=is_owed):
             return
         is_acked = y.pure_ack.number > before.number and y.data.number < y.pure_ack.number
         if s.ts - before.ts < SHORT:
@@ -325,6 +316,8 @@ class Machine:
         elif x.full_size_by_mss and s.length >= x.full_size_by_mss:
             # What follows the peer's data is an answer to that.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
+        elif y.snd_nxt < ack:
+            return  # an answer to data that the capture lacks, or has only later
         elif is_behind_small(x, s, before, y.pure_ack) and is_released_by(x, x.small, x.small_ack, s):
             self._add_candidate(x, s, x.small, x.small_ack, is_pure=True, exchange=exchange)
         elif x.snd_una < before.end:
@@ -334,6 +327,24 @@ class Machine:
                 self._add_candidate(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
         else:
             self._after_data(x, s, before, exchange)
+
+    def _learn_by_new_data(self, x: Half, s: Segment, start: int, *, is_owed: bool) -> bool:
+        """Learn what new data of ``x`` shows by itself. Returns whether it follows data of ``x`` that shows when it
+        left: sent once, and next in sequence.
+        """
+        before = x.data
+        forget_syn_proxy(x, s)
+        x.data_segments += 1
+        if start + s.length <= x.snd_una:
+            x.swapped += 1
+        learn_full_size_by_data(x, s)
+        if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
+            return False
+        is_beside = x.snd_una < before.end and s.ts - before.ts < PROBE
+        if is_beside and not s.flags & FIN and not echoes_uncaptured(x.peer, s):
+            note_beside_unacked(x, s, before, is_owed=is_owed)
+        note_offloaded(x, s)
+        return not (before.flags | s.flags) & CONTROL
 
     def _after_data(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
         """Add a candidate if data of the peer came last and acknowledged all: its ACK was piggybacked."""

@@ -55,6 +55,7 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
     window_is_known = x.peer.shift != LARGEST_SCALE
     return (
         ack.acked_before < trigger.end <= ack.ack  # until this ACK the trigger was outstanding
+        and ack.ack <= x.snd_nxt  # else it is captured before what it acknowledges: ``s`` itself
         and ack.had_room
         and (trigger.edge < 0 or max(trigger.edge, ack.edge_before) >= x.snd_nxt + s.length)  # the window had room
         and (window_is_known or ack.window != trigger.length)

@@ -16,7 +16,7 @@ from support.stories import (
     server_held,
     talk,
 )
-from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 
 @pytest.mark.parametrize("wait", [10 * MS, 15 * MS, 40 * MS, 100 * MS, 200 * MS])
@@ -446,3 +446,43 @@ def test_a_few_acks_as_late_as_the_timer_stand_apart_from_the_tail_of_a_path(dia
             rare(c, number, stalls=number % 50 == 30, jitter=jitter)
     result = diagnose(merge(*(c.seen_at("server") for c in talks)))
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize("skew", [0, 3 * MS])
+def test_a_handshake_out_of_order_shows_no_path(diagnose, skew):
+    """The server's packets are stamped by another clock: its SYN/ACK comes after its ACK. All ACKs are late ones."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.pause(60 * MS)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=100 * US)
+        c.client_acks(after_ns=LATE + number % 3 * MS)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=LATE + number % 3 * MS)
+
+    segments = talk(exchange, rtt_ns=MS).seen_at("server")
+    stamped = [replace(s, ts_ns=s.ts_ns + (skew if s.sport == 80 else 0)) for s in segments]
+    result = diagnose(sorted(stamped, key=lambda s: s.ts_ns))
+    assert result.verdict == ("INCONCLUSIVE" if skew else "STALL")
+    assert ("no_handshake" in result.quality.unresolved) == bool(skew)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_what_an_ack_acknowledges_was_not_released_by_it(diagnose, late):
+    """Request and header are stamped late sometimes, after the header's ACK. That seems to be of the body before."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.pause(6 * MS)
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=30 * US)
+        c.client_acks(after_ns=20 * US)
+        c.server_sends(BODY, after_ns=30 * US)
+
+    def stamped(s: Segment, number: int) -> Segment:
+        by = {REQUEST: 110 * US, HEADER: 50 * US}.get(s.length, 0)
+        return replace(s, ts_ns=s.ts_ns + (by if number // 4 % 4 == 3 else 0))
+
+    segments = talk(exchange, exchanges=40, rtt_ns=20 * US).seen_at("client")
+    disordered = sorted((stamped(s, n * late) for n, s in enumerate(segments)), key=lambda s: s.ts_ns)
+    result = diagnose(disordered)
+    assert (result.verdict, result.quality.unresolved.keys()) == ("INCONCLUSIVE", {"ack_on_data"})

@@ -510,3 +510,11 @@ def test_pauses_that_vary_end_seldom_right_behind_the_ack(diagnose, holds, verdi
         c.client_acks(after_ns=10 * US)
         c.pause(5 * MS)
     assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+def test_two_releases_by_a_coarse_clock_have_a_median(diagnose):
+    """Neither is between their first and their ninth decile. All others are pauses."""
+    releases = {3: 100 * US, 7: 500 * US}
+    c = talk(reply_in_two(LATE, lambda number: releases.get(number, 2 * MS + number % 7 * MS)), exchanges=40)
+    result = diagnose([replace(s, ts_ns=s.ts_ns // (100 * US) * 100 * US) for s in c.segments])
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)

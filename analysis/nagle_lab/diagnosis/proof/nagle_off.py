@@ -20,11 +20,11 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import A_FEW, REPEATED
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around, latest_answer, slack
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, stand_out
-from nagle_lab.diagnosis.proof.release_times import FINE, slowest_release
+from nagle_lab.diagnosis.proof.release_times import slowest_release
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
@@ -95,7 +95,7 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     What follows data is an answer, and not counted.
     """
     off, nothing = off.only(off.pure), off.picked([])
-    if len(off) < REPEATED or (not observed.is_away and observed.setting.resolution > FINE):
+    if len(off) < REPEATED:
         return nothing
     most, pauses = nothing, _usual_pauses(observed)
     for low, high in _when_released(off, observed):
@@ -112,12 +112,14 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
     """
     fastest, answers = observed.sender_fastest, observed.program.reactions.after_handshake
     soonest, latest = around(fastest)
+    step = observed.setting.resolution  # times are as exact
     if not observed.is_away:
-        yield 0, slowest_release(off, observed)
+        yield 0, slowest_release(off, observed) + 2 * step
     if observed.is_away or fastest > SURELY_APART:
-        yield max(soonest, 0), latest
-        yield max(soonest, 0), latest_answer(answers, fastest)
-        yield fastest - STEADY * slack(fastest), fastest + STEADY * slack(fastest)
+        quiet = STEADY * slack(fastest) + step
+        yield max(soonest - step, 0), latest + step
+        yield max(soonest - step, 0), latest_answer(answers, fastest) + step
+        yield fastest - quiet, fastest + quiet
 
 
 def _not_held_by_connection(observed: Observed) -> Counter[int]:
@@ -206,7 +208,7 @@ def _usual_pauses(observed: Observed) -> list[int]:
 
     def is_usual(pause: int) -> bool:
         alike = within(PAUSE_VARIES, pause)
-        are_some = alike >= REPEATED and alike > A_FEW * times.total()
+        are_some = alike >= COMPARABLE and alike > A_FEW * times.total()
         return are_some and alike > NOT_BESIDE * within(3 * PAUSE_VARIES, pause)  # at any time: a third
 
     return [pause for pause in times if is_usual(pause)]

@@ -71,7 +71,7 @@ def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:
     before = total((releases >= low - width) & (releases < low))
     if soon <= before + 3 * sqrt(before):
         return False
-    spans = SPANS_AWAY if low > 0 else SPANS_NEAR
+    spans = SPANS_NEAR if high < PAUSE else SPANS_AWAY
     return not any(is_chance(soon, releases, high, width, span) for span in spans)
 
 

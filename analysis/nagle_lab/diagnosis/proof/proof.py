@@ -33,7 +33,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, US, Observed, Setting, observe
+from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, Observed, Setting, observe
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
@@ -43,11 +43,10 @@ from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
-from nagle_lab.diagnosis.proof.release_times import COARSE
+from nagle_lab.diagnosis.proof.release_times import BLIND, COARSE
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
 from nagle_lab.tcp.events import MS, Echo
 
-BLIND = 100 * US  # resolution of a clock by which distances say nothing
 MEAN_OF = 30  # with a COARSE one the mean of so many still tells
 AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest wait proved: one whose ACK is not captured
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary

@@ -1,7 +1,7 @@
 """How soon after the ACK a kernel sends what it held, near the sender, alone or in a queue; docs/proof.md, rule 2."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import highest, percentile, pick, rows_where, total
+from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US, Observed, nearby
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
@@ -25,6 +25,7 @@ SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_SYN_ANSWERS = 30 * US, 10 * US, 4
 
 SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
 
+BLIND = 100 * US  # resolution of a clock by which distances say nothing
 COARSE = 20 * US  # resolution of a clock by which single distances are uncertain
 FINE = 5 * US  # and by which medians are not
 
@@ -62,12 +63,11 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
 
 def usual_release(near: Candidates, resolution: int) -> float:
     """The usual time from ACK to release, ns: the median; by a coarse clock the mean of the middle eight tenths."""
-    releases = near.ack_to_release
     if resolution <= FINE:
-        return percentile(releases, 50)
-    low, high = percentile(releases, 10), percentile(releases, 90)
-    most = pick(releases, rows_where((releases >= low) & (releases <= high)))
-    return total(most) / len(most)
+        return percentile(near.ack_to_release, 50)
+    tenth = len(near) // 10
+    most: list[int] = sorted(listed(near.ack_to_release))[tenth : len(near) - tenth]
+    return sum(most) / len(most)
 
 
 def is_often_at_once(near: Candidates, observed: Observed) -> bool:
