@@ -230,16 +230,28 @@ def test_what_the_path_lost_is_not_missing_in_the_capture(diagnose, is_asked_for
     assert result.verdict == ("CLEAN" if is_asked_for else "INCONCLUSIVE")
 
 
+def messages_of(port: int, count: int, late: tuple[int, ...]) -> list[Segment]:
+    """A stream without answers. What is ``late`` leaves as long after a late ACK as a program or a busy kernel sends."""
+    c = Conversation(server=("10.0.0.2", port))
+    c.handshake()
+    for number in range(count):
+        c.server_sends(60, after_ns=90 * US if number in late else 7 * MS)
+        c.client_acks(after_ns=15 * MS if number + 1 in late else 30 * US)
+    return c.segments
+
+
 @pytest.mark.parametrize(("messages", "verdict"), [(300, "CLEAN"), (150, "INCONCLUSIVE")])
 def test_a_stream_may_leave_open_as_little_as_exchanges_may(diagnose, messages, verdict):
-    """One message came 90 µs behind a late ACK, as late as a program or a busy kernel sends: one of 25 exchanges."""
-    c = Conversation()
-    c.handshake()
-    for number in range(messages):
-        c.server_sends(60, after_ns=90 * US if number == 90 else 7 * MS)
-        c.client_acks(after_ns=15 * MS if number == 89 else 30 * US)
-    result = diagnose(c.segments)
+    """One of 25 exchanges, each as much as ten messages."""
+    result = diagnose(messages_of(80, messages, (90,)))
     assert (result.verdict, sum(result.quality.unresolved.values())) == (verdict, 1)
+
+
+@pytest.mark.parametrize(("messages", "verdict"), [(700, "CLEAN"), (150, "INCONCLUSIVE")])
+def test_a_stream_hides_nothing_of_another(diagnose, messages, verdict):
+    result = diagnose(merge(messages_of(80, messages, (90, 130)), messages_of(81, 3_000, ())))
+    assert (result.verdict, sum(result.quality.unresolved.values())) == (verdict, 2)
+    assert result.reason.startswith("10.0.0.2:80: ") == (verdict == "INCONCLUSIVE")
 
 
 def beside_each_other(ahead: list[int], after_ns: int = 20 * US) -> list[Segment]:

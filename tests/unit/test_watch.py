@@ -44,7 +44,7 @@ from nagle_lab.live.sockets.processes import Process
 from nagle_lab.live.watch.live_findings import LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.packet_file import write_packets
-from nagle_lab.live.watch.periods import Period, Periods, PeriodSums
+from nagle_lab.live.watch.periods import LISTED, Periods, PeriodSums
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.ring import PacketRing, Snapshot
 from nagle_lab.live.watch.view import OTHERS, View, look
@@ -53,7 +53,7 @@ from support.crowd import crowd
 from support.recorded import headers, prompt_release, recorded, slow_release, told
 from support.schemas import check
 from support.stories import nodelay, of_a_pool, server_held, talk
-from support.synthetic import MS, SECOND, Conversation, Segment, merge, pcap_bytes, pcapng_bytes
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes, pcapng_bytes
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
@@ -438,24 +438,42 @@ def test_nothing_is_frozen_before_there_is_something_to_show(terminal, capture):
     assert terminal._screen.frozen
 
 
+FEW = talk(nodelay, exchanges=3).segments
+TICKS = Conversation()
+TICKS.handshake()
+for _ in range(60):
+    TICKS.server_sends(60, after_ns=7 * MS)
+    TICKS.client_acks(after_ns=30 * US)
+PERIODS = {
+    "STALL": talk(server_held, exchanges=20).segments,
+    "CLEAN": talk(nodelay, exchanges=20).segments,
+    "CLEAN stream": TICKS.segments,
+    "INCONCLUSIVE": FEW,
+    "INVALID": [],
+}
+
+
 @pytest.mark.parametrize(
-    ("verdicts", "whole"),
+    ("periods", "whole", "says"),
     [
-        (["STALL", "CLEAN"], "STALL"),
-        (["CLEAN", "CLEAN"], "CLEAN"),
-        (["CLEAN", "INVALID"], "INCONCLUSIVE"),
-        (["INVALID", "INVALID"], "INVALID"),
-        (["CLEAN", "INCONCLUSIVE"], "INCONCLUSIVE"),
+        (["STALL", "CLEAN"], "STALL", "in 1 of 2 periods"),
+        (["CLEAN", "CLEAN"], "CLEAN", "40 answered exchanges in 2 periods"),
+        (["INVALID", "CLEAN"], "INCONCLUSIVE", "1 of 2 periods cannot be judged: no TCP packet in it"),
+        (["INVALID", *["CLEAN"] * (LISTED + 1)], "INCONCLUSIVE", "cannot be judged: no TCP packet in it"),
+        (["INVALID"], "INVALID", "no TCP packet in it"),
+        (["CLEAN", "INCONCLUSIVE"], "INCONCLUSIVE", "1 of 2 periods are inconclusive: 3 answered exchanges, none"),
+        (["CLEAN stream", "CLEAN stream"], "CLEAN", "none of 2 periods has a stall; of the latest: 59 times data"),
+        (["CLEAN stream", "INCONCLUSIVE"], "INCONCLUSIVE", "1 of 2 periods are inconclusive: 3 answered"),
     ],
 )
-def test_nothing_is_clean_of_which_a_period_is_not(verdicts, whole):
+def test_nothing_is_clean_of_which_a_period_is_not(diagnose, periods, whole, says):
+    results = {name: diagnose(segments) for name, segments in PERIODS.items() if name in periods}
     sums = PeriodSums()
-    for verdict in map(Verdict, verdicts):
-        sums.verdicts[verdict] += 1
-        sums.exchanges += 100
-        sums.unjudged += 100 * (verdict is Verdict.INCONCLUSIVE)
-        sums.listed.append(Period("", 1.0, verdict, "why", 1, 1, 100, 0, 0, 0.0))
-    assert sums.verdict()[0] == whole
+    for name in periods:
+        assert results[name].verdict == name.split()[0]
+        sums.add(results[name])
+    verdict, reason = sums.verdict()
+    assert verdict == whole and says in reason
 
 
 def watched(content: bytes, *options: str) -> tuple[int, str, str]:

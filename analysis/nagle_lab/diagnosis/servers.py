@@ -44,7 +44,10 @@ class OpenByServer:
                 self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
 
     def evidence(self, connections: Table) -> dict[str, Evidence]:
-        """What there is of each server with two or more that are left open, by its address and port, most first."""
+        """What there is of each server with two or more that are left open, by its address and port, most first.
+
+        Nothing where there is one server only.
+        """
         columns = connections.layout.columns
         numbers: dict[Server, int] = {}
         for number, left_open in sorted(self._open.items(), key=lambda item: -item[1].total()):
@@ -52,7 +55,9 @@ class OpenByServer:
                 row = connections.row(self._connection[number])
                 side = 1 - row[columns["client"]]
                 numbers[row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]] = number
-        exchanges, chances = _totals(connections, set(numbers))
+        exchanges, chances = _totals(connections) if numbers else (Counter(), Counter())
+        if len(exchanges) <= 1:
+            return {}
         return {
             end_text(address_text(server[0]), server[1]): Evidence(
                 1,
@@ -73,19 +78,18 @@ def _how_often(numbers: Column) -> dict[int, int]:
     return dict(zip(listed(each), listed(often), strict=True))
 
 
-def _totals(connections: Table, servers: set[Server]) -> tuple[Counter[Server], Counter[Server]]:
-    """Exchanges of these servers, and how often data followed an ACK or did not wait for one."""
+def _totals(connections: Table) -> tuple[Counter[Server], Counter[Server]]:
+    """Exchanges of each server, and how often data followed an ACK or did not wait for one."""
     exchanges: Counter[Server] = Counter()
     chances: Counter[Server] = Counter()
-    if not servers:
-        return exchanges, chances
     columns, unpack = connections.layout.columns, connections.layout.struct.iter_unpack
     for _, packed in chunks(connections):
         for row in unpack(packed):
+            if row[columns["left_out"]]:
+                continue
             side = 1 - row[columns["client"]]
             server = row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]
-            if server in servers and not row[columns["left_out"]]:
-                exchanges[server] += row[columns["exchanges"]]
-                not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
-                chances[server] += row[columns["followed"]] + not_held
+            exchanges[server] += row[columns["exchanges"]]
+            not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
+            chances[server] += row[columns["followed"]] + not_held
     return exchanges, chances

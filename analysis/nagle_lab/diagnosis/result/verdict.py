@@ -57,7 +57,8 @@ class Evidence:
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
     left_out : connections, where a filter left out all of them
-    servers : the same for those servers of which something is left open, by address and port, most first
+    servers : what of this concerns each of several servers of which something is left open, by address and port, most
+        first; their late ACKs that came without a stall are all pure ones that were 5 ms late and are not open
     cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
     """
 
@@ -166,7 +167,7 @@ def _too_much_is_open(evidence: Evidence) -> str:
 def _too_much_is_open_of_one(evidence: Evidence) -> str:
     """The same, with its name, of one of several servers; the others hide nothing of it."""
     for server, one in evidence.servers.items():
-        if one.exchanges < evidence.exchanges and (reason := _too_much_is_open(one)):
+        if reason := _too_much_is_open(one):
             return f"{server}: {reason}"
     return ""
 

@@ -41,12 +41,14 @@ class PeriodSums:
     listed : the latest ones
     worst : the result of the one that lost most time to stalls; of none, the latest
     verdicts : how many periods have each
+    reasons : of the latest period with each, why
     unjudged : exchanges of those that are INCONCLUSIVE
     """
 
     listed: deque[Period] = field(default_factory=lambda: deque(maxlen=LISTED))
     worst: Result | None = None
     verdicts: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
+    reasons: dict[Verdict, str] = field(default_factory=dict)
     packets: int = 0
     exchanges: int = 0
     unjudged: int = 0
@@ -68,6 +70,7 @@ class PeriodSums:
         if not self.worst or s.lost_ms_total >= self.worst.summary.lost_ms_total:
             self.worst = result
         self.verdicts[result.verdict] += 1
+        self.reasons[result.verdict] = result.reason
         self.packets += source.packets
         self.exchanges += s.exchanges
         self.unjudged += s.exchanges if result.verdict is Verdict.INCONCLUSIVE else 0
@@ -92,14 +95,16 @@ class PeriodSums:
             )
         if count[Verdict.INVALID]:
             only = count[Verdict.INVALID] == self.periods
-            reason = next(one.reason for one in reversed(self.listed) if one.verdict is Verdict.INVALID)
             return (
                 Verdict.INVALID if only else Verdict.INCONCLUSIVE,
-                f"{count[Verdict.INVALID]} {of} cannot be judged: {reason}",
+                f"{count[Verdict.INVALID]} {of} cannot be judged: {self.reasons[Verdict.INVALID]}",
             )
-        if self.exchanges < ENOUGH_EXCHANGES or self.unjudged > MOST_UNRESOLVED * self.exchanges:
-            reason = next((one.reason for one in reversed(self.listed) if one.verdict is Verdict.INCONCLUSIVE), "")
+        are_few = self.exchanges < ENOUGH_EXCHANGES  # streams without answers have none
+        if count[Verdict.INCONCLUSIVE] and (are_few or self.unjudged > MOST_UNRESOLVED * self.exchanges):
+            reason = self.reasons[Verdict.INCONCLUSIVE]
             return Verdict.INCONCLUSIVE, f"{count[Verdict.INCONCLUSIVE]} {of} are inconclusive: {reason}"
+        if are_few:
+            return Verdict.CLEAN, f"none {of} has a stall; of the latest: {self.reasons[Verdict.CLEAN]}"
         return Verdict.CLEAN, f"{self.exchanges:,} answered exchanges in {self.periods} periods, none stalled"
 
 
