@@ -231,7 +231,7 @@ def test_what_the_path_lost_is_not_missing_in_the_capture(diagnose, is_asked_for
 
 
 def messages_of(port: int, count: int, late: tuple[int, ...]) -> list[Segment]:
-    """A stream without answers. What is ``late`` leaves as long after a late ACK as a program or a busy kernel sends."""
+    """A stream without answers. What is ``late`` follows a late ACK as a program or a busy kernel sends."""
     c = Conversation(server=("10.0.0.2", port))
     c.handshake()
     for number in range(count):

@@ -518,3 +518,19 @@ def test_two_releases_by_a_coarse_clock_have_a_median(diagnose):
     c = talk(reply_in_two(LATE, lambda number: releases.get(number, 2 * MS + number % 7 * MS)), exchanges=40)
     result = diagnose([replace(s, ts_ns=s.ts_ns // (100 * US) * 100 * US) for s in c.segments])
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+
+
+@pytest.mark.parametrize("count", [4, 7, 11])
+def test_few_releases_that_differ_are_no_surer_than_many(diagnose, count):
+    """Sixty microseconds behind the ACK a program may be woken as well; a kernel's releases are alike."""
+    releases = [60, 61, 62, 62, 63, 300, 400]
+
+    def exchange(c: Conversation, number: int) -> None:
+        if number < count:
+            reply_in_two(LATE, lambda number: releases[-1 - number % 7] * US)(c, number)
+        else:
+            prompt(c, number)
+
+    on_loopback = talk(exchange, client=("127.0.0.1", 40_000), server=("127.0.0.1", 80))
+    result = diagnose(on_loopback.segments)
+    assert (result.verdict, result.quality.unresolved.keys()) == ("INCONCLUSIVE", {"like_a_program"})

@@ -12,7 +12,7 @@ from nagle_lab.tcp.events import OPTIONS_CUT
 # above it; those of a woken program spread. So times up to the larger limit must be alike; SOME_ALIKE show it.
 HELD, HELD_ALIKE = 45 * US, 68 * US
 AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
-ALIKE, SOME_ALIKE = 1.35, 8  # their ninth decile, times their median; and how many show it
+ALIKE, SOME_ALIKE = 1.35, 5  # their ninth decile, times their median; and how many show it
 # On a slow machine they take longer: so many times its answer to a SYN, or its quick ACK where no SYN is captured.
 SYN_ANSWERS, SYN_ANSWERS_AT_PEER, SYN_ANSWERS_AT_PEER_ALIKE = 2, 4, 7
 # On a fast one less: where none of them is sooner than a woken program, and they are not alike, kernels took up to
@@ -39,8 +39,9 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
     """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
     near = pure.only(pure.ack_to_release < PAUSE).ack_to_release
     resolution = observed.setting.resolution
-    cannot_tell = len(near) < SOME_ALIKE or resolution > FINE
-    is_alike = cannot_tell or percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * resolution
+    are_some, is_coarse = len(near) >= SOME_ALIKE, resolution > FINE
+    are_alike = are_some and percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * resolution
+    is_none_sooner = are_some and percentile(near, 10) >= SOONEST_WOKEN  # than a woken program
     reactions = observed.program.reactions
     answers = nearby(reactions.handshake or reactions.ack)
     usual = percentile(answers, 50) if answers else 0
@@ -48,15 +49,14 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
     if may_be_slow and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
         return max(HELD_ALIKE, SLOW_STACK_SYN_ANSWERS * usual)
     if observed.is_at_sender:
-        if is_alike:
+        if are_alike or is_coarse:
             return HELD_ALIKE
         limit = max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
-        is_none_sooner = percentile(near, 10) >= SOONEST_WOKEN  # than a woken program
         return min(limit, SURELY_SYN_ANSWERS * usual) if reactions.handshake and is_none_sooner else limit
     slowest = percentile(answers, 90) if answers else 0
-    if is_alike and not cannot_tell:
+    if are_alike and not is_coarse:
         return max(AT_PEER, min(SYN_ANSWERS_AT_PEER_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
-    if not answers and not cannot_tell and percentile(near, 10) >= SOONEST_WOKEN:
+    if not answers and is_none_sooner and not is_coarse:
         return SOONEST_WOKEN  # nothing tells how fast that end is
     return max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, SLOWEST_AT_PEER))
 
