@@ -129,7 +129,7 @@ typedef struct {
     int32_t delayed_acks[2];
     int32_t acks_before_timer[2]; /* of these, sent sooner than a delayed-ACK timer fires */
     int32_t stale_echoes[2]; /* ACKs whose timestamp is older than the one segment they acknowledge */
-    int32_t followed;        /* data that followed a pure ACK within SHORT; the diagnosis adds later ones */
+    int32_t followed;        /* data that followed the pure ACK of data, within SHORT of that; the diagnosis adds later ones */
     uint16_t port[2];
     uint8_t address[32];     /* of side 0, then of side 1 */
     int8_t client;           /* its side */

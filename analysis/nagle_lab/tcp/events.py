@@ -16,8 +16,7 @@ IDLE = DELAYED  # from here on a connection without packets has an idle gap
 # Linux not sooner than this (TCP_RTO_MIN). What is sent so late behind a segment does not show that Nagle is off.
 PROBE = 200 * MS
 
-# At most so many rows of reactions of one kind leave for a program, and for its peers; a connection once begun leaves
-# whole.
+# Rows of reactions of one kind leave for a connection until both its programs, and the peers of both, have so many.
 MOST_SAMPLES = 1 << 12
 
 
@@ -39,7 +38,7 @@ class Reaction(IntEnum):
     HANDSHAKE = 0  # with its SYN or the ACK of one: its kernel did
     ACK = 1  # with a pure ACK: its kernel did, at once or when the delayed-ACK timer fired
     DATA = 2  # its program did
-    RELEASE = 3  # with more data, to an ACK that came within SHORT
+    RELEASE = 3  # with more data, to the ACK of its data; within SHORT of that data
     NO_NEW_ACK = 4  # with data, to data that acknowledged nothing new: that let nothing go
 
 

@@ -5,7 +5,7 @@ means: an answer to an earlier one, the end of an idle gap, data that follows an
 :meth:`Machine._new_data`). Nothing is judged here: whether the ACK was late, and caused what followed, is for the
 proof (:mod:`nagle_lab.diagnosis.proof`). :meth:`Machine.follow` takes segments, and what it finds out leaves at once
 as rows of the tables that engine.h declares; a connection's own row leaves when it is over. machine.c does the same,
-to the last bit.
+to the last bit. Throughout, ``x`` is the end that sends, ``y`` its peer, and ``s`` the segment.
 """
 
 # ruff: noqa: PLR1730  (comparisons where max() would do: in Python 3.11 a call takes as long as many of them)
@@ -176,8 +176,8 @@ class Machine:
             connection.least_apart = idle
         gap = NO_GAP
         if idle >= IDLE and connection.latest_data is not None and (length or not is_control):
-            is_small, is_reply = length % connection.least_full_segment != 0, connection.sender is not x
-            gap = ended_by(x, s, start, ack, idle), is_small, is_reply
+            ended_small, is_reply = length % connection.least_full_segment != 0, connection.sender is not x
+            gap = ended_by(x, s, start, ack, idle), ended_small, is_reply
             self.tables.idle_gap.add(idle, connection.number, x.side, *gap)
         exchange = -1
         if length:
@@ -299,9 +299,10 @@ class Machine:
 
         The trigger is the data segment ``before`` it, or the small one before full ones; the new data was sent
 
-        - while that was unacknowledged: it waited for nothing (``no_wait``);
-        - after a pure ACK that acknowledged all (``candidate``), or data that did (a piggybacked ACK);
-        - less than SHORT after the trigger, or as a full segment that waited: only counted.
+        - less than SHORT after the trigger, or as a full segment that waited: only counted;
+        - in answer to data that is not captured yet: nothing;
+        - after a pure ACK of the trigger (``candidate``), or data that acknowledged it (a piggybacked ACK);
+        - while the trigger was unacknowledged: it waited for nothing (``no_wait``), or its ACK is not captured.
 
         Where it acknowledges more (up to ``ack``) than ``x`` did before, it may have been held until then, too: BSD
         sends whatever waits with every ACK that it owes (tcp_output, TF_ACKNOW).

@@ -28,8 +28,9 @@ CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The candidates whose ACK was late: a delayed-ACK timer, not the path, made it so. docs/proof.md, rule 1.
 
-    The others are added to ``judged``: as not late, or unresolved where the path may have made pure ACKs late. Where
-    it may have made piggybacked ones late, nothing is added.
+    The others are added to ``judged``: as not late, and of these what Nagle's algorithm held for a round trip; or as
+    unresolved where the path may have made pure ACKs late, but for what is surely a pause. Where it may have made
+    piggybacked ones late, nothing is added.
     """
     peer_fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
     late = c.only((c.late_by(peer_fastest) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
@@ -40,8 +41,8 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     judged.round_trips.append((held - unsure).row)
     judged.reject(len(c) - len(sent_late) - len(unsure), Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
-    others, peers = _ways_to_peers(observed), observed.program.peer_reactions
-    is_far = peer_fastest >= NEAR or (len(others) >= COMPARABLE and percentile(others, 25) >= NEAR)
+    round_trips, peers = _round_trips_to_peers(observed), observed.program.peer_reactions
+    is_far = peer_fastest >= NEAR or (len(round_trips) >= COMPARABLE and percentile(round_trips, 25) >= NEAR)
     if not is_far and not _vary_though_linux(pure, peer_fastest, observed.setting.resolution):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
@@ -51,7 +52,8 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
         pure = by_timer
     # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
     in_time = [ack - peer_fastest for ack in peers.ack if 0 <= ack - peer_fastest < margin]
-    if len(piggybacked) and _is_the_path(piggybacked, peer_fastest, [*peers.handshake_more, *in_time], enough=1):
+    others = [*peers.handshake_more, *in_time]
+    if len(piggybacked) and _all_else_is_as_late(piggybacked, peer_fastest, others, enough=1):
         piggybacked = piggybacked.picked([])
     return pure | piggybacked
 
@@ -87,7 +89,7 @@ def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> 
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
 
-def _ways_to_peers(observed: Observed) -> list[int]:
+def _round_trips_to_peers(observed: Observed) -> list[int]:
     """Round trips to the peers, ns: by handshakes, or by their other reactions where there are few."""
     peers = observed.program.peer_reactions
     return peers.handshake if len(peers.handshake) >= REPEATED else [*peers.handshake, *(peers.ack or peers.data)]
@@ -103,16 +105,16 @@ def _is_made_by_the_path(late: Candidates, sent_late_count: int, c: Candidates, 
     under_way = len(late) - sent_late_count
     if (under_way > 1 and 2 * under_way >= sent_late_count) or _are_late_both_ways(late, observed):
         return True
-    if _stand_apart(late, c, peer_fastest):
+    if _are_alike_and_alone(late, c, peer_fastest):
         return False
     is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     return (
-        _is_the_path(late, peer_fastest, more)
-        or _is_no_timer(late, peer_fastest, peers)
-        or _is_a_queue(late, peer_fastest, peers)
-        or _is_a_tail(late, c, peer_fastest)
-        or _is_the_end_of_many(late, c, peer_fastest)
+        _all_else_is_as_late(late, peer_fastest, more)
+        or _waits_differ(late, peer_fastest, peers)
+        or _every_ack_is_as_late(late, peer_fastest, peers)
+        or _are_the_slowest_few(late, c, peer_fastest)
+        or _as_many_came_a_little_sooner(late, c, peer_fastest)
     )
 
 
@@ -127,13 +129,13 @@ def _sent_late_by_timestamps(late: Candidates, c: Candidates, observed: Observed
     soon = early.only(early.ack_to_release - fastest < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
         return late, late.picked([])
-    way, is_known = _way_of_acks(late, fastest)
+    way, is_known = _one_way_delay_of_acks(late, fastest)
     waits = late.late_by(observed.peer_fastest)
     is_late = waits - way >= margin
     return late.only(is_late | (is_known == 0)), late.only((waits - 2 * way >= margin) & is_known)
 
 
-def _way_of_acks(late: Candidates, fastest: int) -> tuple[Column, Column]:
+def _one_way_delay_of_acks(late: Candidates, fastest: int) -> tuple[Column, Column]:
     """How much longer than the fastest their ACKs were under way, ns, by the ends' timestamps; where these tell."""
     after_capture = maximum(late.ack_to_release - fastest, 0)
     way = (late.tsval_delay - CLOCK_ERROR) * MS - after_capture
@@ -142,13 +144,13 @@ def _way_of_acks(late: Candidates, fastest: int) -> tuple[Column, Column]:
 
 def _are_late_both_ways(late: Candidates, observed: Observed) -> bool:
     """Whether half of them would not be late if their data had been under way for as much longer as the ACKs were."""
-    way, is_known = _way_of_acks(late, observed.sender_fastest)
+    way, is_known = _one_way_delay_of_acks(late, observed.sender_fastest)
     margin = late_margin(observed.peer_fastest)
     by_path = is_known & (way >= margin) & (late.late_by(observed.peer_fastest) - 2 * way < margin)
     return 2 * total(by_path) >= len(late)
 
 
-def _is_the_path(late: Candidates, peer_fastest: int, more: list[int], enough: int = REPEATED) -> bool:
+def _all_else_is_as_late(late: Candidates, peer_fastest: int, more: list[int], enough: int = REPEATED) -> bool:
     """Whether a path that varies made ACKs late: all else of those ends came as late.
 
     ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
@@ -161,7 +163,7 @@ def _is_the_path(late: Candidates, peer_fastest: int, more: list[int], enough: i
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
 
 
-def _is_no_timer(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
+def _waits_differ(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
     """Whether ACKs are late by different times, some shorter than Linux's timer: a timer has one time."""
     waits = late.late_by(peer_fastest)
     least = percentile(waits, 10)
@@ -195,7 +197,7 @@ def _vary_though_linux(pure: Candidates, peer_fastest: int, resolution: int) -> 
     return varies > 2 * TIMER_SPREAD and not _has_one_time(waits)
 
 
-def _is_a_queue(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
+def _every_ack_is_as_late(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
     """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
 
     Not where they are as alike as those of a timer, and as late as Linux's: unless data begins to come as late.
@@ -222,14 +224,14 @@ def _data_comes_sooner(late: Candidates, peer_fastest: int, peers: Reactions) ->
     return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer_fastest < sooner
 
 
-def _is_a_tail(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
+def _are_the_slowest_few(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
     """Whether the late ACKs are the few slowest of many on a path: those of a timer are alike, or many."""
     waits = late.late_by(peer_fastest)
     is_alike = len(late) >= CONCLUSIVE and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
     return len(late) <= HARDLY_ANY * len(c) and not is_alike
 
 
-def _stand_apart(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
+def _are_alike_and_alone(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
     """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other.
 
     Of three or four, all.
@@ -263,7 +265,7 @@ def _made_by_a_timer(late: Candidates, in_time: Candidates, c: Candidates, peer_
     return alike if is_timer else alike.picked([])
 
 
-def _is_the_end_of_many(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
+def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
     """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer by all of its time."""
     if percentile(late.late_by(peer_fastest), 50) >= LINUX_TIMER:
         return False

@@ -149,10 +149,10 @@ def may_be_while_on(c: Candidates, observed: Observed) -> Candidates:
 
 
 def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
-    """Those before the first data of their connection that did not wait, or after the last, if so many are no chance.
+    """Those before the first data of their connection that did not wait, or after the last, if too many for chance.
 
     Then the option was changed in between, and that part is judged as a capture of it alone would be. So it is, too,
-    where on each connection one or two come before that data, on so many that it is no chance: OpenSSH sets the
+    where on each connection one or two come before that data, on too many for chance: OpenSSH sets the
     option when a session begins. What seems held is counted, not pauses: they are no sign that data waited.
     """
     kept: list[Column] = []

@@ -87,7 +87,7 @@ class Judged:
     Attributes
     ----------
     accepted : the stalls
-    round_trips : rows (n,) of each program that were held until an ACK that was not delayed
+    round_trips : rows (n,) of each program that were held until an ACK that was not delayed; they are rejected, too
     rejected : how many candidates are no stall, by the reason
     unresolved : rows (n,) of which it cannot be told, each with the reason
     relays : how often data of one connection (first) followed that of another (second) at once

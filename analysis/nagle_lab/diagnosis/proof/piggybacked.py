@@ -31,7 +31,7 @@ MOST_SIZES = 6  # of a program's segments; among more of them sums are found by 
 # an echo in C, took 3.4 times as long between two namespaces, and 1.7 times on a relayed path (slow for SYNs, too).
 KERNEL = 1.8
 AS_SOON, AS_SOON_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
-EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: none of so many is no chance
+EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: chance does not make it none
 SOME_OF = 0.1  # of the piggybacked: an end that sends more than so many beside unacknowledged data does not hold
 # Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
 # walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).

@@ -17,8 +17,8 @@ ENOUGH_CHANCES, CHANCES_EACH = 50, 10
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
-# Nor may it be more than this share of the late ACKs that data followed, where that is REPEATED and the path does not
-# explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
+# Nor may more than this share of the late ACKs that data followed be open, where these are REPEATED and the path does
+# not explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
 MOST_OPEN = 0.1
 MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
 
@@ -93,7 +93,7 @@ class Evidence:
 
 
 def decide(evidence: Evidence) -> tuple[Verdict, str]:
-    """The verdict and, for all but STALL, what a person can do about it.
+    """The verdict and, for all but STALL, its reason: of CLEAN what was seen, else what a person can do about it.
 
     A stall is proved by the segments that show it, so damage elsewhere in the file does not take it back; but nothing
     can be called clean from a part of a capture.
@@ -102,8 +102,8 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
         return Verdict.INVALID, _why_no_tcp(evidence)
     if evidence.stalls and not evidence.set_back:
         return Verdict.STALL, ""
-    if evidence.damage:
-        return Verdict.INVALID, "; ".join(evidence.damage)
+    if evidence.damage or evidence.set_back:
+        return Verdict.INVALID, "; ".join(evidence.damage) or "the clock was set back"
     if reason := _what_hinders(evidence):
         return Verdict.INCONCLUSIVE, reason
     return Verdict.CLEAN, _what_is_clean(evidence)
