@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from nagle_lab.live.sockets import processes
 from nagle_lab.live.sockets.owners import owners
 from support.guarded import server
 from support.rights import AS_ROOT, mount_refused
@@ -47,6 +48,13 @@ def test_both_ends_by_their_process(pair):
         (("::1", 18083), ("::1", ipv6)),
         (("::1", ipv6), ("::1", 18083)),
     }
+
+
+def test_the_first_of_two_that_share_it_is_the_one_that_began_first(pair, monkeypatch):
+    """PIDs begin anew at the largest, so a child's may be smaller."""
+    pid, child, *_ = pair
+    monkeypatch.setattr(processes, "started_at", lambda one: {pid: 7, child: 5}.get(one, 6))
+    assert {process.pid for process in owners(pid).by_ends.values()} == {child}
 
 
 def test_all_namespaces_at_once(pair):

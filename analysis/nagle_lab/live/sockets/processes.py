@@ -7,6 +7,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -36,7 +37,8 @@ class SocketTable(msgspec.Struct, frozen=True):
     """Which processes have which socket open."""
 
     processes: dict[int, Process]
-    holders: dict[int, list[tuple[int, int]]]  # inode → process and file descriptor; several where it is shared
+    # inode → process and file descriptor; several where it is shared, those that began first in front
+    holders: dict[int, list[tuple[int, int]]]
     unreadable: list[int]  # processes whose descriptors may not be read
 
     def of(self, inode: int) -> list[Process]:
@@ -63,7 +65,21 @@ def processes(only: Iterable[int] | None = None, wanted: Container[int] | None =
             table.processes[pid] = process
             for inode, fd in sockets:
                 table.holders[inode].append((pid, fd))
+    _put_first_ones_in_front(table)
     return table
+
+
+def _put_first_ones_in_front(table: SocketTable) -> None:
+    """Sort the processes that share a socket by when they began: PIDs begin anew at the largest."""
+    began: dict[int, float] = {}
+    for holders in table.holders.values():
+        sharing = {pid for pid, _ in holders}
+        if len(sharing) == 1:
+            continue
+        for pid in sharing - began.keys():
+            ticks = started_at(pid)
+            began[pid] = inf if ticks is None else ticks
+        holders.sort(key=lambda held: (began[held[0]], held))
 
 
 def every_pid() -> list[int]:
