@@ -74,6 +74,24 @@ def test_what_a_run_without_a_stall_lacks(tmp_path, story, exchanges, missing):
     assert own.verdict in (Verdict.CLEAN, Verdict.INCONCLUSIVE)
 
 
+@pytest.mark.parametrize(
+    ("connections", "missing"), [(1, None), (20, Missing.SECOND_EXCHANGE)], ids=["one connection", "many"]
+)
+def test_a_stream_without_answers_could_have_stalled_on_one_connection(tmp_path, connections, missing):
+    """On each of many the first few ACKs are quick."""
+    seen = []
+    for number in range(connections):
+        c = Conversation(client=("10.0.0.7", 50_000 + number))
+        c.handshake()
+        for _ in range(60 // connections + 1):
+            c.server_sends(60, after_ns=7 * MS)
+            c.client_acks(after_ns=30 * US)
+        seen.append(c.segments)
+    result = diagnosed(tmp_path, merge(*seen))
+    assert what_is_missing(result, result.connections) is missing
+    assert (of_own_software(result, result.connections, "").verdict is Verdict.CLEAN) is (missing is None)
+
+
 def test_many_connections_of_one_exchange_could_not_have_stalled(tmp_path):
 
     connections = [talk(nodelay, 1, client=("10.0.0.7", 50_000 + i)).segments for i in range(20)]

@@ -10,7 +10,7 @@ from enum import StrEnum
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.spread import times_text
-from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
+from nagle_lab.diagnosis.result.verdict import ENOUGH_CHANCES, ENOUGH_EXCHANGES, Verdict
 
 
 class Missing(StrEnum):
@@ -27,19 +27,23 @@ def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | N
     """Why none of the ``judged`` connections could have stalled; None: one could have.
 
     A small segment that was sent behind an unacknowledged small one is what Nagle's algorithm would have held; data
-    that followed a pure ACK is a second write, too. Where neither was seen, each message left at once.
+    that followed a pure ACK is a second write, too. Where neither was seen, each message left at once. A stream
+    without answers could have stalled where one connection has many of these: only its first ACKs are quick.
     """
     if not result.source.tcp_packets:
         return Missing.TRAFFIC
     ones = list(judged)
     if not ones:
         return Missing.CONNECTIONS
+    exchanges = sum(one.exchanges for one in ones)
+    second_writes = [one.followed + sum(sent.not_held for sent in one.sent.values()) for one in ones]
+    if exchanges < ENOUGH_EXCHANGES and max(second_writes) >= ENOUGH_CHANCES:
+        return None
     if not any(one.repeat_exchanges for one in ones):
         return Missing.SECOND_EXCHANGE
-    if sum(one.exchanges for one in ones) < ENOUGH_EXCHANGES:
+    if exchanges < ENOUGH_EXCHANGES:
         return Missing.EXCHANGES
-    not_held = sum(sent.not_held for one in ones for sent in one.sent.values())
-    return None if not_held or any(one.followed for one in ones) else Missing.SECOND_WRITE
+    return None if any(second_writes) else Missing.SECOND_WRITE
 
 
 def of_own_software(result: Result, judged: Iterable[Connection], lost: str) -> Result:
