@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
 from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import (
     BODY,
@@ -501,6 +502,11 @@ def test_what_the_window_held_nagle_did_not(diagnose):
 
     result = diagnose(talk(held_by_the_window).segments)
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+def test_a_clock_that_was_set_back_proves_nothing():
+    evidence = Evidence(tcp_packets=100, exchanges=50, stalls=3, set_back=True)
+    assert decide(evidence) == (Verdict.INVALID, "the clock was set back")
 
 
 def test_a_clock_set_back_gives_no_negative_times(diagnose):

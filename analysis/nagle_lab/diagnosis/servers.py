@@ -55,8 +55,8 @@ class OpenByServer:
                 row = connections.row(self._connection[number])
                 side = 1 - row[columns["client"]]
                 numbers[row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]] = number
-        exchanges, chances = _totals(connections) if numbers else (Counter(), Counter())
-        if len(exchanges) <= 1:
+        exchanges, chances, are_others = _totals(connections, set(numbers))
+        if len(numbers) == 1 and not are_others:
             return {}
         return {
             end_text(address_text(server[0]), server[1]): Evidence(
@@ -78,10 +78,13 @@ def _how_often(numbers: Column) -> dict[int, int]:
     return dict(zip(listed(each), listed(often), strict=True))
 
 
-def _totals(connections: Table) -> tuple[Counter[Server], Counter[Server]]:
-    """Exchanges of each server, and how often data followed an ACK or did not wait for one."""
+def _totals(connections: Table, servers: set[Server]) -> tuple[Counter[Server], Counter[Server], bool]:
+    """Exchanges of these, how often data followed an ACK or did not wait for one; whether there are other servers."""
     exchanges: Counter[Server] = Counter()
     chances: Counter[Server] = Counter()
+    are_others = False
+    if not servers:
+        return exchanges, chances, are_others
     columns, unpack = connections.layout.columns, connections.layout.struct.iter_unpack
     for _, packed in chunks(connections):
         for row in unpack(packed):
@@ -89,7 +92,10 @@ def _totals(connections: Table) -> tuple[Counter[Server], Counter[Server]]:
                 continue
             side = 1 - row[columns["client"]]
             server = row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]
+            if server not in servers:  # there may be any number of these
+                are_others = True
+                continue
             exchanges[server] += row[columns["exchanges"]]
             not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
             chances[server] += row[columns["followed"]] + not_held
-    return exchanges, chances
+    return exchanges, chances, are_others

@@ -233,7 +233,8 @@ def _arrives_every(arrival: Column, involved: Involved) -> Column:
         row = table.row(number)
         segments = max(row[columns["data_segments", 0]], row[columns["data_segments", 1]])
         lasted = max(row[columns["last_ts"]] - row[columns["first_ts"]], 0)
-        every[number] = lasted // segments if segments >= CONCLUSIVE else NEVER  # no chance brings what is rare
+        # What comes seldom does not come by chance.
+        every[number] = lasted // segments if segments >= CONCLUSIVE else NEVER
     return as_column([every[int(number)] for number in arrival])
 
 
