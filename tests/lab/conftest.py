@@ -19,7 +19,7 @@ from nagle_lab.lab.containers.docker import engine_version
 from support.turns import by_turns, unit_of
 
 LOCKS = Path(__file__).parents[2] / ".cache"
-QUIET_AT_ONCE = 4
+QUIET_AT_ONCE = 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -151,7 +151,10 @@ def remove_images(lab: Lab, *bases: str) -> None:
 
 
 def traced(runs: Path, scenario: str, variant: str, **parameters: str) -> tuple[int, str, Run, dict[str, Any]]:
-    """Run that variant with --trace; gives exit code, stderr, the run in the folder ``runs``, and its JSON."""
+    """Run that variant with --trace; gives exit code, stderr, the run in the folder ``runs``, and its JSON.
+
+    Where it was not traced, stderr ends with the verdict without strace and its reason.
+    """
     command = [NAGLE_LAB, "run", scenario, variant, "--trace", "--json", "--runs", runs, "--html", runs / "page.html"]
     done = subprocess.run(
         command, env=os.environ | parameters, capture_output=True, text=True, timeout=300, check=False
@@ -162,7 +165,8 @@ def traced(runs: Path, scenario: str, variant: str, **parameters: str) -> tuple[
     run = judged((runs / f"latest-{scenario}-{variant}").resolve())
     if run.manifest.traced:
         compared_with_the_run_before(run, result["writes"])
-    return done.returncode, done.stderr, run, result
+        return done.returncode, done.stderr, run, result
+    return done.returncode, f"{done.stderr}{run.verdict}: {run.reason}", run, result
 
 
 def compared_with_the_run_before(run: Run, writes: dict[str, Any]) -> None:
