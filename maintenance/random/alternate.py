@@ -26,6 +26,7 @@ OFF, OFF_SHARE = 2, 0.1
 STALLS, STALLED_SHARE = 3, 0.05
 ROUND_TRIPS = [60 * US, 200 * US, 1 * MS, 5 * MS, 20 * MS]
 JITTER = [0, 0, 0.03, 0.15]  # of a round trip, mean of each way
+NS_PER_BYTE = [0, 0, 0, 1_000, 8_000, 27_000]  # on links of 8, 1 and 0.3 Mbit/s
 THINKING_MS = [(0.05, 0.2), (1, 4), (4, 6), (28, 33), (0.05, 60), (100, 150)]
 
 
@@ -165,13 +166,15 @@ def conversation(seed: int, number: int) -> tuple[str, list[Segment], Counter[st
     r = Random(seed * 1_000_003 + number)
     round_trip, jitter, at = r.choice(ROUND_TRIPS), r.choice(JITTER), r.choice(["client", "server", "middle"])
     slowness, syn_ns, thinking = r.uniform(0.7, 1.6), int(r.uniform(8, 30) * US), r.choice(THINKING_MS)
+    ns_per_byte = r.choice(NS_PER_BYTE)
     connections, exchanges, is_shared = r.choice([1, 1, 2, 4]), r.choice([25, 60, 100]), r.random() < 0.7
     shared = _some(r)
     told, captured, truth = [], [], Counter[str]()
     for port in range(40_000, 40_000 + connections):
         behaviours, weights = shared if is_shared else _some(r)
         told.append(" ".join(f"{one.__name__}×{weight}" for one, weight in zip(behaviours, weights, strict=True)))
-        c = Conversation(("10.0.0.1", port), rtt_ns=round_trip, t0_ns=1_700_000_000 * SECOND + r.randrange(50 * MS))
+        began = 1_700_000_000 * SECOND + r.randrange(50 * MS)
+        c = Conversation(("10.0.0.1", port), rtt_ns=round_trip, t0_ns=began, ns_per_byte=ns_per_byte)
         c.handshake(after_ns=syn_ns)
         sizes = r.choice([50, 238, 400]), r.choice([30, 615, 1000])
         talk = Talk(c, r, round_trip, jitter, slowness, thinking, *sizes, truth)
@@ -180,7 +183,8 @@ def conversation(seed: int, number: int) -> tuple[str, list[Segment], Counter[st
             if r.random() < 0.3:
                 talk.client(0, int(r.uniform(10, 30) * US))
         captured.append([s for s in c.seen_at(at) if isinstance(s, Segment)])
-    what = f"{round_trip // US} µs, jitter {jitter}, at {at}: {'; '.join(told[:1] if is_shared else told)}"
+    path = f"{round_trip // US} µs, jitter {jitter}, {ns_per_byte} ns a byte"
+    what = f"{path}, at {at}: {'; '.join(told[:1] if is_shared else told)}"
     return what, in_time(s for each in captured for s in each), truth
 
 

@@ -85,6 +85,7 @@ class _End:
     can_ack: int = 0
     last_data: Segment | None = None
     latest_tsval: int = 0  # of what has arrived: what its timestamps echo
+    last_arrival_ns: int = 0  # at the other end
     # On the way: (when, ack number it allows, its timestamp)
     arrivals: deque[tuple[int, int, int]] = field(default_factory=deque)
 
@@ -93,6 +94,9 @@ class _End:
             _, ack, self.latest_tsval = self.arrivals.popleft()
             self.can_ack = max(self.can_ack, ack)
         return self.can_ack
+
+
+HEADERS = 66  # bytes: Ethernet, IPv4, and TCP with timestamps
 
 
 @dataclass(frozen=True)
@@ -125,11 +129,13 @@ class Conversation:
         vlan: tuple[int, ...] = (),
         server_is_bsd: bool = False,
         syn_ttl: int = 64,
+        ns_per_byte: int = 0,
     ) -> None:
         self.mss = mss
         self.full_segment = mss - 12 if timestamps else mss  # the payload of one
         self.t0_ns = t0_ns
         self.one_way_ns = rtt_ns // 2
+        self.ns_per_byte = ns_per_byte  # what a slow link adds, for headers, too; a queue stands before it
         self.timestamps = timestamps
         self.vlan = vlan
         self.server_is_bsd = server_is_bsd
@@ -244,11 +250,14 @@ class Conversation:
         if length:
             end.last_data = segment
         end.now_ns = now
+        arrival = now + self.one_way_ns
+        if self.ns_per_byte:
+            arrival = max(arrival, end.last_arrival_ns) + (length + HEADERS) * self.ns_per_byte
+            end.last_arrival_ns = arrival
         if not lost:
-            arrival = now + self.one_way_ns
             other.arrivals.append((arrival, end.next_seq, millis + 1))
             other.now_ns = max(other.now_ns, arrival)
-        self._flights.append(_Flight(segment, end is self.client, lost, self.one_way_ns))
+        self._flights.append(_Flight(segment, end is self.client, lost, arrival - now))
         return segment
 
     def _write(self, end: _End, length: int, after_ns: int) -> list[Segment]:

@@ -13,7 +13,7 @@ It starts from what is in ``diagnosis/observed``. ``Findings`` calls ``prove_by_
     away_from_sender.py    the same, captured a path away from the sender
     window_of_one.py       what a congestion window of one segment may have held instead
     piggybacked.py         which late ACKs released data, where they came with data themselves
-    pauses.py              whether a program pauses, whatever the ACK, and what chance explains
+    pauses.py              whether a program pauses, by times and timestamps, and what chance explains
     relays.py              takes back stalls whose data another connection had only just brought
     outcomes.py            the words for what was decided: ground, reason, obstacle
 """

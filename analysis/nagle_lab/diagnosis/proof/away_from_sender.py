@@ -36,12 +36,19 @@ from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     SPANS_AWAY,
+    are_chance,
+    are_delayed_by_the_path,
     comes_early_too,
     follows_ack,
     is_chance,
     is_paced,
+    is_quiet,
     middle_half,
     pauses_anyway,
+    sent_at_once,
+    sent_at_once_but_delayed,
+    sent_later,
+    timestamps_tell,
 )
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 
@@ -54,6 +61,7 @@ VARIES = 3  # times its middle half: hardly anything is farther from the median 
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
 # Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
 SENT_ANYWAY_FAR = 0.05
+QUIETER = 1 / 8, 1 / 4, 1 / 2, 1  # of what a path may vary: what it varies when it is quiet
 REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 
@@ -65,18 +73,17 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     paced = _on_paced_connections(pure, observed.setting.resolution)
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
+    is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
     if len(prompt) and (
         follows_ack(_soon_enough(pure, observed.sender_fastest)) is False
         or pauses_anyway(prompt, observed.early, observed.sender_fastest)
         or _is_one_in_flight(prompt, observed)
-        or _is_slower_than_answers(prompt, observed)
+        or (not is_slow_link and _is_slower_than_kernel(prompt, observed))
         or _is_sooner_than_anything(prompt, observed)
-        or _is_slower_than_acks(prompt, observed)
-        or _is_between_acks_and_answers(prompt, observed)
     ):
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
-    return _set_aside_slow(prompt, observed, judged)
+    return prompt if is_slow_link else _set_aside_slow(prompt, observed, judged)
 
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
@@ -84,9 +91,19 @@ def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
     paced = [
         group
         for group in groups(pure.connection)
-        if CONCLUSIVE <= len(group) < len(pure) and is_paced(pure.picked(group), resolution)
+        if CONCLUSIVE <= len(group) < len(pure) and _keeps_own_clock(pure.picked(group), resolution)
     ]
     return pure.picked(in_order(paced))
+
+
+def _keeps_own_clock(c: Candidates, resolution: int) -> bool:
+    """Whether releases come by the program's clock, and not most of them as soon as their ACKs arrived.
+
+    On a slow link both vary by the sizes of trigger and release.
+    """
+    at_once = sent_at_once(c)
+    are_released = 2 * len(at_once) > len(c) and not are_chance(at_once, c)
+    return is_paced(c, resolution) and not are_released
 
 
 class _Expected(NamedTuple):
@@ -110,13 +127,35 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     expected = _when_expected(pure, observed)
     if expected is None:
         judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
+    if expected is None or _rejected_by_when_they_came(pure, expected, observed, judged):
         return nothing
-    if _rejected_by_when_they_came(pure, expected, observed, judged):
-        return nothing
-    prompt = pure.released_within(expected.soonest, expected.latest)
-    if _may_be_chance(prompt, pure, expected, observed):
-        _judge_close_ones(pure, expected, judged)
-        return nothing
+    prompt, latest = _as_soon_as_expected(pure, expected, observed)
+    if not _may_be_chance(prompt, pure, expected._replace(latest=latest), observed):
+        return _with_the_late_ones(prompt, pure, expected, observed, judged)
+    delayed = sent_at_once_but_delayed(pure, expected.round_trip)
+    if len(delayed):
+        judged.reject(len(pure) - len(delayed), Rejected.LATER_RELEASE)
+    else:
+        _judge_close_ones(pure, expected, observed, judged)
+    return delayed
+
+
+def _as_soon_as_expected(pure: Candidates, expected: _Expected, observed: Observed) -> tuple[Candidates, float]:
+    """Those that pass as soon as what an ACK releases, and how soon that is, ns: without what is rather a pause."""
+    prompt, latest = pure.released_within(expected.soonest, expected.latest), expected.latest
+    later = sent_later(prompt, pure, observed)
+    if len(later):
+        prompt = prompt - later
+        latest = highest(prompt.ack_to_release) if len(prompt) else latest
+    if is_quiet(pure, observed):
+        latest = _latest_but_for_pauses(prompt, pure, expected._replace(latest=latest))
+    return prompt.only(prompt.ack_to_release <= latest), latest
+
+
+def _with_the_late_ones(
+    prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed, judged: Judged
+) -> Candidates:
+    """The prompt ones, and of those that came later what the path delayed, if that is what delayed them."""
     behind = expected.compared.only(expected.compared.echo != Echo.BEFORE)
     late = behind.only(behind.ack_to_release > expected.latest)
     by_path = _are_answers_as_late(len(late), len(prompt), expected.answers, expected.latest)
@@ -153,11 +192,34 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
         reject_as_off(pure, observed, judged)
         return True
-    by_own_clock = is_paced(expected.compared, observed.setting.resolution)
+    by_own_clock = _keeps_own_clock(expected.compared, observed.setting.resolution)
     if by_own_clock and not _are_several_writes(pure, observed):
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return True
     return False
+
+
+def _latest_but_for_pauses(prompt: Candidates, pure: Candidates, expected: _Expected) -> float:
+    """How long after the ACK the last one passes, ns, without those of which no more come than of pauses behind them.
+
+    On a path that is quiet what an ACK releases comes almost all at once, and pauses end at any time. Of several such
+    times the one is chosen up to which the most come, compared with pauses.
+    """
+    if not len(prompt):
+        return expected.latest
+    soonest, end = expected.soonest, highest(prompt.ack_to_release)
+    most, latest = 0.0, expected.latest
+    for part in QUIETER:
+        until = expected.round_trip + part * (expected.round_trip - soonest)
+        slower = total(prompt.ack_to_release > until)
+        if not slower or not is_chance(slower, pure.ack_to_release, end, end - until, 1, 1):
+            continue
+        pauses = len(pure.released_within(end, 2 * end - until))
+        by_chance = pauses * (until - soonest) / (end - until)
+        more = (len(prompt) - slower - by_chance) / sqrt(by_chance + 1)
+        if more > most:
+            most, latest = more, until
+    return latest
 
 
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
@@ -168,10 +230,21 @@ def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, ob
     return len(prompt) < REPEATED and not _is_a_listing(pure, observed)
 
 
-def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> None:
-    """Leave open what came nearly as soon as what an ACK releases, if more than hardly any did; reject the others."""
+def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> None:
+    """Leave open what may be released though it comes later than by a round trip; reject the others.
+
+    That is all where data follows the ACK, what left at once by its timestamps, or what came nearly as soon as it
+    should, if more than hardly any did.
+    """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
-    if len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, expected.answers, expected.round_trip):
+    if follows_ack(pure):
+        later = sent_later(pure, pure, observed)
+        close = pure.picked([]) if 2 * len(later) > len(pure) else pure - later
+    elif timestamps_tell(pure):
+        close = sent_at_once(pure)
+        if are_chance(close, pure) and len(close) <= A_FEW * len(pure):
+            close = pure.picked([])
+    elif len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, expected.answers, expected.round_trip):
         close = pure.picked([])
     judged.leave_open(close, Obstacle.PATH_VARIES)
     judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
@@ -274,6 +347,15 @@ def _are_several_writes(pure: Candidates, observed: Observed) -> bool:
     (size, count), *_ = single.most_common(1)
     merged = (pure.released_bytes > size) & (pure.released_bytes % size == 0)
     return count > NEARLY_ALL * single.total() and total(merged) > NEARLY_ALL * len(pure)
+
+
+def _is_slower_than_kernel(prompt: Candidates, observed: Observed) -> bool:
+    """Whether releases take longer than a kernel, by what else that end sends."""
+    return (
+        _is_slower_than_answers(prompt, observed)
+        or _is_slower_than_acks(prompt, observed)
+        or _is_between_acks_and_answers(prompt, observed)
+    )
 
 
 def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:

@@ -23,7 +23,13 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around, latest_answer, slack
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, stand_out
+from nagle_lab.diagnosis.proof.pauses import (
+    PAUSE,
+    follows_ack,
+    sent_at_once_but_delayed,
+    sent_later,
+    stand_out,
+)
 from nagle_lab.diagnosis.proof.release_times import slowest_release
 from nagle_lab.tcp.events import MS, PROBE, Echo
 
@@ -97,10 +103,13 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     off, nothing = off.only(off.pure), off.picked([])
     if len(off) < REPEATED:
         return nothing
-    most, pauses = nothing, _usual_pauses(observed)
+    pauses = _usual_pauses(observed)
+    most = sent_at_once_but_delayed(off, observed.sender_fastest) if observed.is_away else nothing
     for low, high in _when_released(off, observed):
         soon = off.released_within(low, high)
         soon = soon.only(_is_no_pause(soon, pauses))
+        if len(sent_later(soon, off, observed)) > A_FEW * len(soon):
+            continue
         if len(soon) > len(most) and stand_out(len(soon), off.ack_to_release, low, high):
             most = soon
     return most if len(most) >= REPEATED and follows_ack(most) is not False else nothing

@@ -1,5 +1,5 @@
 """Whether data came when its program liked, whatever the ACK: what it does where the ACK came early, what chance
-explains, and whether a clock of its own paces it.
+explains, whether a clock of its own paces it, and when it left by its timestamps.
 """
 
 from math import sqrt
@@ -7,9 +7,9 @@ from statistics import correlation, pstdev
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates
 from nagle_lab.diagnosis.observed.columns import Column, listed, percentile, total
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
-from nagle_lab.diagnosis.observed.observed import US, Observed, slack
-from nagle_lab.tcp.events import MS
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL
+from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around, slack
+from nagle_lab.tcp.events import MS, Echo
 
 # Later than this behind the ACK comes a pause of the program, where it is at the capture point.
 PAUSE = 1 * MS
@@ -19,6 +19,9 @@ PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
 # Times the width in which releases may stand out: so long behind it pauses show what chance does.
 SPANS_AWAY, SPANS_NEAR = (1, 2, 4), (10,)
 STANDARD_ERRORS = 3  # between what is held and what comes at its own time
+AT_ONCE = 1  # ms, by timestamps, at most: both clocks are read within a millisecond
+STEP = 1 * MS  # of both clocks
+MORE_THAN_BACK = 3  # times what the way back varies: what the way there may
 SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 
 
@@ -51,15 +54,17 @@ def pauses_anyway(c: Candidates, early: Candidates, fastest: int) -> bool:
     )
 
 
-def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
+def is_chance(
+    soon: int, releases: Column, bound: float, width: float, times: int, deviations: float = 3
+) -> bool:  # fmt: skip
     """Whether ``soon`` releases within ``width`` ns up to ``bound`` ns are no more than pauses that end at any time.
 
     How many of those to expect is counted after the bound, in a stretch of ``times`` the width; it varies by its
-    square root, and three of these standard deviations are allowed.
+    square root, and so many of these standard ``deviations`` are allowed.
     """
     beyond = bound + times * width
     by_chance: float = total((releases > bound) & (releases <= beyond)) / times
-    return soon <= by_chance + 3 * sqrt(by_chance)
+    return soon <= by_chance + deviations * sqrt(by_chance)
 
 
 def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:
@@ -93,7 +98,7 @@ def follows_ack(c: Candidates) -> bool | None:
     """
     waits = [int(ns) for ns in listed(c.trigger_to_ack)[:MOST_LOOKED_AT]]
     distances = [int(ns) for ns in listed(c.ack_to_release)[:MOST_LOOKED_AT]]
-    if len(waits) < COMPARABLE or not pstdev(waits) or not pstdev(distances):
+    if len(waits) < COMPARABLE or not pstdev(waits):
         return None
     if 2 * pstdev(distances) < pstdev(waits):
         return True  # at a time of its own they would vary as much as the waits, and more
@@ -106,3 +111,77 @@ def follows_ack(c: Candidates) -> bool | None:
 def middle_half(times: Column) -> float:
     """The interquartile range."""
     return percentile(times, 75) - percentile(times, 25)
+
+
+# When data left its sender, by the timestamps of both ends (RFC 7323): they count milliseconds, at Linux.
+# A release echoes the late ACK and leaves as soon as that has arrived. What passes the capture point later was longer
+# under way, on a slow link or in a queue; or it left later, because it was written later.
+
+
+def sent_later(c: Candidates, pure: Candidates, observed: Observed) -> Candidates:
+    """Those of ``c`` that left clearly later than their ACK arrived, and passed the capture point as much later.
+
+    By more than that ACK was delayed on its way, as the path is seen to vary: by all candidates, ``pure``.
+    """
+    if observed.setting.copied:  # some were captured behind a part of the path, some before it
+        return c.picked([])
+    _, latest = around(observed.sender_fastest)
+    later = c.only((c.echo == Echo.AFTER) & (c.tsval_delay > AT_ONCE) & (_under_way(c) < latest + STEP))
+    return later.only(later.ack_to_release > observed.sender_fastest + STEP + path_varies(pure, observed))
+
+
+def _under_way(c: Candidates) -> Column:
+    """From the ACK to the release, ns, less what passed until it left: both ways, and up to a STEP less."""
+    return c.ack_to_release - c.tsval_delay * MS
+
+
+def path_varies(pure: Candidates, observed: Observed) -> float:
+    """By how much the path is seen to delay what a kernel sends, ns, at most; no program has a part in that.
+
+    By its answers, and by how much longer than others some releases were under way: as much varies the way back,
+    and the way there MORE_THAN_BACK at most.
+    """
+    base = observed.sender_fastest
+    quick = [ns - base for ns in observed.program.reactions.by_kernel if ns < base + LATE_FAR]
+    way = _under_way(pure.only((pure.echo == Echo.AFTER) & (pure.tsval_delay >= 0)))
+    back = percentile(way, 95) - percentile(way, 5) - STEP if len(way) else 0
+    return max(slack(base), percentile(quick, 95) if quick else 0, MORE_THAN_BACK * back)
+
+
+def is_quiet(pure: Candidates, observed: Observed) -> bool:
+    """Whether nothing shows that the path varies by more than any path does."""
+    return path_varies(pure, observed) <= slack(observed.sender_fastest) + STEP
+
+
+def timestamps_tell(c: Candidates) -> bool:
+    """Whether timestamps say of nearly all of these when they left."""
+    return total((c.echo == Echo.BEFORE) | (c.tsval_delay >= 0)) > NEARLY_ALL * len(c)
+
+
+def sent_at_once(pure: Candidates) -> Candidates:
+    """Those that left as soon as their ACK arrived."""
+    return pure.only((pure.echo == Echo.AFTER) & (pure.tsval_delay >= 0) & (pure.tsval_delay <= AT_ONCE))
+
+
+def are_chance(at_once: Candidates, pure: Candidates) -> bool:
+    """Whether no more of ``pure`` were :func:`sent_at_once` than of pauses that end at any time."""
+    delays = pure.only((pure.echo == Echo.AFTER) & (pure.tsval_delay >= 0)).tsval_delay
+    return any(is_chance(len(at_once), delays, AT_ONCE, AT_ONCE + 1, span) for span in SPANS_AWAY)
+
+
+def are_delayed_by_the_path(released: Candidates, base: int) -> bool:
+    """Whether most of these left at once, and several of them were surely under way for longer than ``base`` ns.
+
+    A slow link takes its time for their bytes, or they stood in a queue.
+    """
+    at_once = sent_at_once(released)
+    delayed = at_once.only(_under_way(at_once) - base - STEP > slack(base))
+    return 2 * len(at_once) > len(released) and len(delayed) >= max(COMPARABLE, A_FEW * len(at_once))
+
+
+def sent_at_once_but_delayed(pure: Candidates, base: int) -> Candidates:
+    """Those that were :func:`sent_at_once` and delayed by the path; none where chance brings as many."""
+    at_once = sent_at_once(pure)
+    if are_chance(at_once, pure) or not are_delayed_by_the_path(at_once, base):
+        return pure.picked([])
+    return at_once

@@ -1,0 +1,73 @@
+"""What the ends' timestamps tell away from the sender: when data left, however long it was under way."""
+
+import pytest
+
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, talk
+from support.synthetic import MS, US, Conversation
+
+SLOW = 27_000  # ns a byte: 0.3 Mbit/s
+
+
+@pytest.mark.parametrize("ns_per_byte", [4_000, SLOW])
+@pytest.mark.parametrize(("timestamps", "verdict"), [(True, "STALL"), (False, "INCONCLUSIVE")])
+def test_a_slow_link_does_not_hide_what_left_at_once(diagnose, ns_per_byte, timestamps, verdict):
+    """At the client releases pass milliseconds after a round trip, for their bytes."""
+
+    def held(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=60 * US)
+        c.client_acks(after_ns=LATE + number % 8 * MS // 2)
+        c.server_sends(900, after_ns=RELEASE)
+
+    result = diagnose(talk(held, exchanges=30, ns_per_byte=ns_per_byte, timestamps=timestamps).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == (verdict, 29 if timestamps else 0)
+
+
+def test_on_a_slow_link_pauses_are_no_releases(diagnose):
+    """A server with TCP_NODELAY that pauses for 45 to 75 ms between two writes."""
+
+    def pauses(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=60 * US)
+        c.client_acks(after_ns=LATE + number % 8 * MS // 2)
+        c.server_sends(900, at_ns=header.ts_ns + (65 + number * 17 % 30) * MS)
+
+    assert diagnose(talk(pauses, exchanges=60, ns_per_byte=SLOW).seen_at("client")).verdict == "CLEAN"
+
+
+def thinks_and_pauses(*, holds: bool) -> Conversation:
+    """A server 10 ms away that thinks for up to 60 ms, and writes the body up to 20 ms after the late ACK arrived.
+
+    If it ``holds``, two of three bodies were written before, and leave with the ACK.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=number * 37 % 60 * MS + 100 * US)
+        c.client_acks(after_ns=LATE + number % 8 * MS // 2)
+        c.server_sends(BODY, after_ns=RELEASE if holds and number % 3 else number * 37 % 91 * 20 * MS // 91)
+
+    return talk(exchange, exchanges=91, rtt_ns=10 * MS)
+
+
+def test_a_server_that_thinks_as_it_likes_shows_nothing_of_the_path(diagnose):
+    """Its answers vary by 60 ms, but what left later than the ACK arrived was written later."""
+    result = diagnose(thinks_and_pauses(holds=True).seen_at("client"))
+    assert result.verdict == "STALL" and 60 <= result.summary.stalls <= 63
+
+
+def test_one_that_only_pauses_is_clean(diagnose):
+    assert diagnose(thinks_and_pauses(holds=False).seen_at("client")).verdict == "CLEAN"
+
+
+def test_where_the_way_there_varies_a_release_may_leave_later(diagnose):
+    """Half of the ACKs are up to 8 ms longer under way, as much as the data behind them: that is no pause."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        for vary, say in enumerate((c.client_sends, c.server_sends, c.client_acks, c.server_sends)):
+            c.one_way_ns = 5 * MS + (number % 2) * ((number * 29 + vary * 13) % 17) * MS // 2
+            length = () if say == c.client_acks else ((REQUEST, HEADER, 0, BODY)[vary],)
+            say(*length, after_ns=(20 * US, 60 * US, LATE, RELEASE)[vary])
+
+    result = diagnose(talk(exchange, exchanges=60, rtt_ns=10 * MS).seen_at("client"))
+    assert (result.verdict, result.quality.rejected["later_release"]) == ("STALL", 0)
