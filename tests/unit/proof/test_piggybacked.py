@@ -184,6 +184,23 @@ def test_an_end_that_speaks_beside_unacknowledged_data_holds_nothing(diagnose):
     assert "data_acks" not in result.summary.grounds
 
 
+@pytest.mark.parametrize("rtt", [0, 10 * MS])
+@pytest.mark.parametrize("is_same_client", [True, False])
+def test_what_is_held_on_one_connection_is_counted_beside_others_that_do_not_wait(diagnose, rtt, is_same_client):
+    """One client of a chat has lost TCP_NODELAY, the others have it."""
+    talks = []
+    for number in range(3):
+        client = ("10.0.0.1", 40_000 + number) if is_same_client else (f"10.0.0.{10 + number}", 40_000)
+        talks.append(Conversation(client, t0_ns=(1_700_000_000 + 7 * number) * SECOND, rtt_ns=rtt))
+        talks[-1].handshake()
+        for at in range(60):
+            speak_at_will(talks[-1], at, nagle=number == 1)
+    for position in ("client", "server"):
+        result = diagnose(merge(*(c.seen_at(position) for c in talks)))
+        assert result.verdict == "STALL"
+        assert result.summary.grounds["data_acks"] >= 50, position
+
+
 def test_always_held_until_data_carries_the_ack_is_never_clean_at_the_sender(diagnose):
     """As soon behind each request as only a kernel is: it looks like an answer, but no program is so fast."""
 

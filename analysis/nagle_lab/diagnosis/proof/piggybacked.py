@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
-from nagle_lab.diagnosis.observed.columns import distinct, groups, median, percentile, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, median, percentile, pick, total
 from nagle_lab.diagnosis.observed.enough import (
     COMPARABLE,
     CONCLUSIVE,
@@ -61,7 +61,7 @@ def judge_piggybacked(
     judged : where the outcome is added
     """
     piggybacked = piggybacked.only(piggybacked.not_held == 0)
-    if len(piggybacked) < COMPARABLE or _times_not_held(observed) > SOME_OF * len(piggybacked):
+    if len(piggybacked) < COMPARABLE or _times_not_held(piggybacked, observed) > SOME_OF * len(piggybacked):
         return
     if observed.setting.resolution > FINE:
         _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
@@ -136,7 +136,7 @@ def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observe
     """The second sign, where a kernel sent ``prompt``, ``middle`` ns after the peer's data."""
     return (
         _speaks_unasked(prompt, c, observed)
-        or _early_acks_release(observed)
+        or _early_acks_release(prompt, observed)
         or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))
         or (observed.nearer_end == "sender" and _answers_much_later(prompt, observed))
     )
@@ -169,7 +169,7 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
     merged = _merged_writes(prompt, observed)
     both_speak = _both_speak_unasked(prompt, c, observed)
     if both_speak and (
-        len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _early_acks_release(observed))
+        len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _early_acks_release(prompt, observed))
     ):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif _are_by_a_clock(merged, prompt, observed):
@@ -180,7 +180,7 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
 
 def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: Observed, judged: Judged) -> None:
     """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
-    if len(held) or not _early_acks_release(observed):
+    if len(held) or not _early_acks_release(piggybacked, observed):
         return
     low, high = around(observed.sender_fastest)
     acks = [ns for ns in observed.program.reactions.ack if ns < high + LATE_FAR / 2]
@@ -206,12 +206,15 @@ def _may_have_waited(
         or len(_merged_writes(prompt, observed)) > NEARLY_ALL * len(prompt)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, observed)
-        or (not len(held) and _early_acks_release(observed))
+        or (not len(held) and _early_acks_release(prompt, observed))
     )
 
 
-def _times_not_held(observed: Observed) -> int:
-    return observed.program.sent_without_waiting(0, (Echo.BEFORE, Echo.UNKNOWN)).total()
+def _times_not_held(c: Candidates, observed: Observed) -> int:
+    """How often the program sent small data beside unacknowledged small data, on the connections of ``c``."""
+    counts = observed.program.sent_without_waiting(0, (Echo.BEFORE, Echo.UNKNOWN))
+    of_these = set(listed(c.connection))
+    return sum(count for (_, connection), count in counts.items() if connection in of_these)
 
 
 def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Observed) -> bool:
@@ -261,15 +264,19 @@ def _ever_released_early(observed: Observed) -> bool:
     return any(release <= HELD_ALIKE for release in releases)
 
 
-def _early_acks_release(observed: Observed) -> bool:
-    """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on there."""
+def _early_acks_release(c: Candidates, observed: Observed) -> bool:
+    """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on.
+
+    On the connections of ``c``.
+    """
     if observed.is_away:
         low, high = around(observed.sender_fastest)
     else:
         answers = nearby(observed.program.reactions.handshake)
         low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
-    prompt = total(observed.early.is_released_within(low, high))
-    return prompt >= REPEATED and _times_not_held(observed) <= HARDLY_ANY * prompt
+    early = observed.early.among(observed.early.connection, distinct(c.connection))
+    prompt = total(early.is_released_within(low, high))
+    return prompt >= REPEATED and _times_not_held(c, observed) <= HARDLY_ANY * prompt
 
 
 def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) -> bool:
@@ -324,7 +331,7 @@ def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
 
     The peer goes on without waiting for answers, and this end also sends long after what it received.
     """
-    if len(c) < GROWS_LEAST or not _speaks_between(observed) or _times_not_held(observed):
+    if len(c) < GROWS_LEAST or not _speaks_between(observed) or _times_not_held(c, observed):
         return False
     beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
     return times_peer_spoke(c) + beside >= COMPARABLE
@@ -399,7 +406,8 @@ def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool
     """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
     unasked = _of_own_accord(c, observed, prompt)
     expected = len(unasked) * total(prompt.trigger_to_ack) / max(total(unasked.ack_to_release), 1)
-    return len(unasked) >= REPEATED and expected >= EXPECTED and _times_not_held(observed) <= HARDLY_ANY * expected
+    is_expected = len(unasked) >= REPEATED and expected >= EXPECTED
+    return is_expected and _times_not_held(prompt, observed) <= HARDLY_ANY * expected
 
 
 def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:
