@@ -365,19 +365,28 @@ def _held_among_others(
     pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
 ) -> Candidates:  # fmt: skip
     """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
-    held = []
-    of_all = near.ack_to_release
+    some = _on_prompt_connections(near, observed, limit)
+    _judge_slow_ones(near - some, pure, near, observed, judged, limit)
+    return some
+
+
+def _on_prompt_connections(near: Candidates, observed: Observed, limit: float) -> Candidates:
+    """Those of connections that are judged by themselves, and most of whose releases come before ``limit``, ns."""
+    if observed.setting.resolution > COARSE:
+        return near.picked([])
+    prompt, of_all = [], near.ack_to_release
     for group in groups(near.connection):
         releases = pick(of_all, group)
-        if (
-            COMPARABLE < len(group) < len(near)
-            and observed.setting.resolution <= COARSE
-            and percentile(releases, 50) <= limit / 2
-            and percentile(releases, 80) <= limit
-        ):
-            held.append(pick(group, rows_where(releases <= 2 * limit)))
-    some = near.picked(in_order(held))
-    rest = near - some
+        are_soon = percentile(releases, 50) <= limit / 2 and percentile(releases, 80) <= limit
+        if COMPARABLE < len(group) < len(near) and are_soon:
+            prompt.append(pick(group, rows_where(releases <= 2 * limit)))
+    return near.picked(in_order(prompt))
+
+
+def _judge_slow_ones(
+    rest: Candidates, pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
+) -> None:
+    """Reject the ``rest`` where something tells that its program waits for no ACK, or pauses; else leave it open."""
     middle = percentile(near.ack_to_release, 50)
     if observed.sent_before.total() >= max(1, SENT_ANYWAY_NEAR * len(near)):
         while_on = may_be_while_on(rest, observed)
@@ -397,7 +406,6 @@ def _held_among_others(
         judged.reject(len(rest), Rejected.LATER_RELEASE)
     else:
         judged.leave_open(rest, Obstacle.LIKE_A_PROGRAM)
-    return some
 
 
 def _are_as_long(quick: Candidates, early: Candidates) -> bool:
