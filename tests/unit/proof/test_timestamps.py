@@ -71,3 +71,21 @@ def test_where_the_way_there_varies_a_release_may_leave_later(diagnose):
 
     result = diagnose(talk(exchange, exchanges=60, rtt_ns=10 * MS).seen_at("client"))
     assert (result.verdict, result.quality.rejected["later_release"]) == ("STALL", 0)
+
+
+def test_on_a_slow_link_some_replies_that_do_not_wait_do_not_hide_what_was_held(diagnose):
+    """Behind larger triggers ACKs pass later, and smaller releases sooner: that is no pause of one length."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        if number % 4 < 2:
+            c.server_sends(HEADER, after_ns=60 * US)
+            c.server_sends(BODY, after_ns=30 * US)
+            return
+        trigger, held = (1000, 50) if number % 4 == 2 else (50, 900)
+        c.server_sends(trigger, after_ns=60 * US)
+        c.client_acks(after_ns=LATE + number % 8 * 100 * US)
+        c.server_sends(held, after_ns=RELEASE)
+
+    result = diagnose(talk(exchange, exchanges=60, ns_per_byte=SLOW).seen_at("middle"))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"nagle_off_elsewhere": 30})

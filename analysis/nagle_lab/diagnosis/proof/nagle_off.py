@@ -103,8 +103,7 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     off, nothing = off.only(off.pure), off.picked([])
     if len(off) < REPEATED:
         return nothing
-    pauses = _usual_pauses(observed)
-    most = sent_at_once_but_delayed(off, observed.sender_fastest) if observed.is_away else nothing
+    most, pauses = nothing, _usual_pauses(observed)
     for low, high in _when_released(off, observed):
         soon = off.released_within(low, high)
         soon = soon.only(_is_no_pause(soon, pauses))
@@ -112,7 +111,9 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
             continue
         if len(soon) > len(most) and stand_out(len(soon), off.ack_to_release, low, high):
             most = soon
-    return most if len(most) >= REPEATED and follows_ack(most) is not False else nothing
+    if len(most) >= REPEATED and follows_ack(most) is not False:
+        return most
+    return sent_at_once_but_delayed(off, observed.sender_fastest) if observed.is_away else nothing
 
 
 def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:
