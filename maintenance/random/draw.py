@@ -16,7 +16,7 @@ Nothing here knows how captures are judged.
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Step = list[Any]
@@ -25,6 +25,7 @@ Steps = list[Step]
 BUDGET_MS = 3500.0  # about so long all exchanges of a connection take
 LATE_ACK_MS = 41.0
 MOST_EXCHANGES = 60
+SLOW_FROM = 200_000  # of these seeds every path has a slow link
 TWO_FROM = 100_000  # of these seeds the servers that are asked answer in two ways, as /api and /slow of one port do
 
 
@@ -62,6 +63,7 @@ class Path:
     lost_every: int = 0  # one new data segment towards the client of so many
     mtu: int = 0
     offload: bool = True
+    kbit_s: int = 0  # of the link at the client; 0: as fast as can be
 
 
 @dataclass
@@ -98,6 +100,8 @@ def draw(seed: int) -> Plan:
     r = random.Random(seed)
     middle = r.choices(["", "relay", "chain"], [70, 16, 14])[0]
     path = _path(r)
+    if seed >= SLOW_FROM:
+        path = replace(path, kind="wire", mtu=min(path.mtu, 1500), kbit_s=r.choice([300, 1000, 3000, 10_000]))
     back = "" if not middle else "lo" if path.kind == "lo" else r.choice(["lo", "veth"])
     count = r.choices([1, 2, 4, 8], [35, 25, 25, 15])[0]
     shared = r.random() < 0.6  # one behaviour for all connections

@@ -99,9 +99,9 @@ def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str,
         wire = f"random-wire-{tag}"
         ip("netns", "add", wire)
         stack.callback(ip, "netns", "del", wire)
-        delays = [plan.path.delay_us, plan.path.jitter_us, plan.path.lost_every, plan.path.lost_every and 5,
-                  plan.path.delay_us, 0, 0]  # fmt: skip
-        command = ["chrt", "--fifo", "10", sys.executable, str(WIRE), *map(str, delays)]
+        arguments = [plan.path.delay_us, plan.path.jitter_us, plan.path.lost_every, plan.path.lost_every and 5,
+                  plan.path.delay_us, 0, 0, plan.path.kbit_s]  # fmt: skip
+        command = ["chrt", "--fifo", "10", sys.executable, str(WIRE), *map(str, arguments)]
         stack.enter_context(running(inside(wire, *command), "ready"))
         ip("-n", wire, "link", "add", "br0", "type", "bridge")
         for device in ("m0", "m1"):

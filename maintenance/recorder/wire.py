@@ -1,11 +1,12 @@
-"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US STILL_US`, in its middle's
-namespace.
+"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US STILL_US [KBIT_S]`, in its
+middle's namespace.
 
 Makes four TAP devices there: c0 and s0, to be moved into the namespaces of client and server, and m0 and m1, to be
 bridged where they are. Frames go c0 ↔ m0 and m1 ↔ s0, in order, each DELAY_US later and a random time up to
 JITTER_US. With EVERY not 0, new data segments towards the client are counted from 0, and of these FIRST,
 FIRST + EVERY … are lost between the middle and the client. LATER_US is the delay from the 20th frame on. QUEUE_US is
 what a queue adds at most, which fills and empties every 1.7 s. For STILL_US of every 55 ms nothing moves.
+With KBIT_S the link between client and middle carries so much each way, and what comes meanwhile waits before it.
 """
 
 import ctypes
@@ -67,9 +68,12 @@ def after_still(due: int, still_ns: int) -> int:
     return due - phase + max(phase, still_ns)
 
 
-def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns: int, still_ns: int) -> None:
+def relay(
+    delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns: int, still_ns: int, kbit_s: int
+) -> None:  # fmt: skip
     """Carry frames until killed."""
     c0, m0, m1, s0 = (tap(name) for name in ("c0", "m0", "m1", "s0"))
+    ns_per_byte = dict.fromkeys((c0, m0), 8_000_000 // kbit_s if kbit_s else 0)
     towards = {c0: m0, m0: c0, m1: s0, s0: m1}
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)  # wake at the time asked for, not 50 µs later
     print("ready", flush=True)
@@ -85,7 +89,8 @@ def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns
             count += 1
             out = towards[device]
             delay = (delay_ns if count <= FIRST_FRAMES else later_ns) + random.randint(0, jitter_ns) + queue(queue_ns)
-            latest[out] = after_still(max(latest[out], time.monotonic_ns() + delay), still_ns)
+            due = max(latest[out], time.monotonic_ns() + delay) + len(frame) * ns_per_byte.get(out, 0)
+            latest[out] = after_still(due, still_ns)
             heapq.heappush(under_way, (latest[out], count, out, frame))
         while under_way and under_way[0][0] <= time.monotonic_ns():
             _, _, device, frame = heapq.heappop(under_way)
@@ -96,5 +101,5 @@ def relay(delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns
 
 
 if __name__ == "__main__":
-    delay, jitter, every, first, later, longest, still = (int(argument) for argument in sys.argv[1:])
-    relay(delay * 1000, jitter * 1000, Losses(every, first), later * 1000, longest * 1000, still * 1000)
+    delay, jitter, every, first, later, longest, still, *rate = (int(argument) for argument in sys.argv[1:])
+    relay(delay * 1000, jitter * 1000, Losses(every, first), later * 1000, longest * 1000, still * 1000, *rate or [0])

@@ -74,8 +74,9 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     judged.reject(len(paced), Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
+    soon = _soon_enough(pure, observed.sender_fastest)
     if len(prompt) and (
-        follows_ack(_soon_enough(pure, observed.sender_fastest)) is False
+        follows_ack(soon - sent_later(soon, pure, observed)) is False
         or pauses_anyway(prompt, observed.early, observed.sender_fastest)
         or _is_one_in_flight(prompt, observed)
         or (not is_slow_link and _is_slower_than_kernel(prompt, observed))
@@ -212,7 +213,7 @@ def _latest_but_for_pauses(prompt: Candidates, pure: Candidates, expected: _Expe
     for part in QUIETER:
         until = expected.round_trip + part * (expected.round_trip - soonest)
         slower = total(prompt.ack_to_release > until)
-        if not slower or not is_chance(slower, pure.ack_to_release, end, end - until, 1, 1):
+        if not slower or not is_chance(slower, pure.ack_to_release, end, end - until, 1, 2):
             continue
         pauses = len(pure.released_within(end, 2 * end - until))
         by_chance = pauses * (until - soonest) / (end - until)

@@ -40,6 +40,7 @@ from nagle_lab.diagnosis.proof.release_times import (
     FINE,
     HELD,
     HELD_ALIKE,
+    SLOW_STACK,
     SOONEST_WOKEN,
     acknowledges_slowly,
     in_later_queues,
@@ -354,9 +355,14 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
 
 
 def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
-    """Whether a stack in user space releases at once when it runs: half are prompt, and the others hardly later."""
+    """Whether a stack in user space releases at once when it runs: half are prompt, and the others hardly later.
+
+    It releases no sooner than it acknowledges: a kernel that is slow to acknowledge, on a busy machine, may.
+    """
     is_usual = len(prompt) >= REPEATED and 2 * len(prompt) >= len(pure)
     if not is_usual or observed.sent_before or not acknowledges_slowly(observed):
+        return False
+    if percentile(prompt.ack_to_release, 50) < SLOW_STACK:
         return False
     return _follow_the_ack(pure, observed.setting.resolution)
 
