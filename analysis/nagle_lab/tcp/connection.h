@@ -42,6 +42,8 @@ typedef struct { /* Acknowledgement */
     int64_t tsval; /* -1 none */
     int64_t tsval_before;
     int64_t before;
+    int64_t paced_since;
+    int64_t carried;
     int32_t beyond_full;
     uint16_t window;
     uint8_t had_room;
@@ -64,6 +66,8 @@ typedef struct { /* of a segment, to tell a copy of it */
 
 typedef struct { /* Half */
     int64_t seq;
+    int64_t ack_spacing;
+    int64_t newly_acked;
     int64_t snd_una;
     int64_t snd_nxt;
     int64_t rcv_nxt;

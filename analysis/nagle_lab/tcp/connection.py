@@ -61,6 +61,8 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     is_echoed: bool  # its peer echoes it next: that had acknowledged all before it (RFC 7323 §4.3)
     window: int  # as on the wire
     before: int  # when its sender sent its packet before it, ns
+    paced_since: int  # and the one before that
+    carried: int  # ns that what it acknowledges takes on the path, as those two packets show
     beyond_full: int  # how much more than a full segment it acknowledges, bytes
     gap_ended_by: EndedBy  # of the idle gap that it ended, as in its row; so are the next two
     gap_small: bool
@@ -69,7 +71,9 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1, -1)
-NO_ACK = Acknowledgement(-1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1)
+NO_ACK = Acknowledgement(
+    -1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1
+)  # fmt: skip
 
 
 class Samples:
@@ -89,13 +93,13 @@ class Half:
     """
 
     __slots__ = (
-        "ahead", "beside_unacked", "closed", "connection", "data", "data_ack", "data_segments", "fastest_ack",
-        "fin_acks", "first_not_held", "full_size_by_data", "full_size_by_mss", "full_waits", "hole",
-        "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent", "lost", "mss", "not_held",
-        "not_held_end", "offloaded", "packets", "payload", "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd",
-        "reactions", "recent", "scale", "seq", "shift", "side", "small", "small_ack", "snd_nxt", "snd_una",
-        "stale_echoes", "swapped", "syn", "syn_ttl", "syn_window", "timestamp_step", "timestamps", "tsval",
-        "wire",
+        "ack_spacing", "ahead", "beside_unacked", "closed", "connection", "data", "data_ack", "data_segments",
+        "fastest_ack", "fin_acks", "first_not_held", "full_size_by_data", "full_size_by_mss", "full_waits",
+        "hole", "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent", "lost", "mss",
+        "newly_acked", "not_held", "not_held_end", "offloaded", "packets", "payload", "peer", "pure_ack",
+        "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side", "small",
+        "small_ack", "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_ttl", "syn_window",
+        "timestamp_step", "timestamps", "tsval", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -108,6 +112,9 @@ class Half:
         self.snd_nxt = 0  # the end of the highest it sent
         self.rcv_nxt = -1  # its latest acknowledgement, in the peer's numbers; -1 none
         self.rcv_wnd = 0  # that it offered with that, bytes
+        # Its ACK clock: how long after its packet before it its latest one came, and how much that acknowledged
+        self.ack_spacing = 0  # ns
+        self.newly_acked = 0  # bytes; 0 nothing new
         self.hole = -1  # where its first data begins that is not in the capture, nor acknowledged by then; -1 none
         self.not_held_end = -1  # the end of its latest small segment sent behind an unacknowledged small one; -1 none
         # What it sent last

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
+enum { HEADERS = 66, MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; else OPTIONS_CUT, which is `wscale` then */
@@ -295,6 +295,22 @@ static int32_t beyond_full(const half *x, const half *y, int64_t ack)
     return full && x->rcv_nxt >= 0 ? (int32_t)most(ack - y->snd_una - full, 0) : 0;
 }
 
+static int64_t carried(const half *x, int64_t newly_acked)
+{
+    if (!x->newly_acked)
+        return 0;
+    int64_t bytes = least(most(newly_acked, 0), INT32_MAX);
+    return least(x->ack_spacing * (bytes + HEADERS) / (x->newly_acked + HEADERS), INT32_MAX);
+}
+
+static int64_t time_under_way(const sent *trigger, const acknowledgement *ack)
+{
+    int64_t way = most(ack->before - trigger->ts, 0);
+    if (way && ack->paced_since >= trigger->ts)
+        way += ack->carried;
+    return least(way, most(ack->ts - trigger->ts, 0));
+}
+
 static int ended_without_data(const half *x, const half *y, const segment *s, int64_t ack)
 {
     if (x->rcv_nxt >= 0 && (x->rcv_wnd == 0 || y->snd_nxt >= x->rcv_nxt + x->rcv_wnd))
@@ -437,7 +453,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
         .connection = f->number, .trigger_frame = trigger->frame, .ack_frame = ack->frame, .release_frame = s->frame,
         .at = s->ts, .trigger_to_ack = ack->ts - sent_at, .ack_to_release = s->ts - ack->ts, .gap = ack->gap,
         .ahead = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, NO_TIMESTAMPS),
-        .under_way = least(most(ack->before - trigger->ts, 0), most(ack->ts - trigger->ts, 0)),
+        .under_way = time_under_way(trigger, ack),
         .since_host_busy = (int32_t)least(since_host_busy, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
         .since_data = trigger->since_data, .exchange = number, .trigger_bytes = trigger->length,
         .released_bytes = s->length, .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
@@ -562,8 +578,8 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         int64_t edge_before = x->rcv_nxt >= 0 ? x->rcv_nxt + x->rcv_wnd : -1;
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
         *this = (acknowledgement){f->packets, s->ts, s->frame, ack, y->snd_una, edge_before, idle,
-                           s->timestamps ? (int64_t)s->tsval : -1, x->tsval, x->last_ts, beyond_full(x, y, ack),
-                           s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
+                           s->timestamps ? (int64_t)s->tsval : -1, x->tsval, x->last_ts,
+                           x->last_ts - x->ack_spacing, carried(x, ack - y->snd_una), beyond_full(x, y, ack), s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
         if (is_pure && y->snd_una < y->small.end && y->small.end <= ack)
             y->small_ack = *this;
     }
@@ -574,6 +590,8 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
     }
     x->rcv_nxt = ack;
     x->rcv_wnd = s->flags & SYN ? s->window : (int64_t)s->window << x->shift;
+    x->ack_spacing = least(most(s->ts - x->last_ts, 0), INT32_MAX);
+    x->newly_acked = least(most(ack - y->snd_una, 0), INT32_MAX);
     y->snd_una = most(y->snd_una, ack);
     return 0;
 }

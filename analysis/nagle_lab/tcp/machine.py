@@ -51,6 +51,7 @@ from nagle_lab.tcp.waited import (
     BY_ACKNOWLEDGEMENT,
     SHORT,
     beyond_full,
+    carried,
     echoes_older,
     echoes_uncaptured,
     ended_by,
@@ -61,6 +62,7 @@ from nagle_lab.tcp.waited import (
     is_sooner_than_reactions,
     note_beside_unacked,
     note_offloaded,
+    time_under_way,
 )
 
 CONTROL = SYN | FIN | RST
@@ -224,7 +226,8 @@ class Machine:
             is_echoed = start <= x.snd_una
             this = Acknowledgement(
                 connection.packets, s.ts, s.frame, ack, y.snd_una, had_room, idle, tsval, x.tsval, is_echoed,
-                s.window, x.last_ts, beyond_full(x, ack), *gap, x.rcv_nxt + x.rcv_wnd if x.rcv_nxt >= 0 else -1,
+                s.window, x.last_ts, x.last_ts - x.ack_spacing, carried(x, ack - y.snd_una), beyond_full(x, ack),
+                *gap, x.rcv_nxt + x.rcv_wnd if x.rcv_nxt >= 0 else -1,
             )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
@@ -238,6 +241,8 @@ class Machine:
             connection.syn_ts = -1
         x.rcv_nxt = ack
         x.rcv_wnd = s.window if flags & SYN else s.window << x.shift
+        x.ack_spacing = min(max(s.ts - x.last_ts, 0), LONGEST)
+        x.newly_acked = min(max(ack - y.snd_una, 0), LONGEST)
         if is_new:
             y.snd_una = ack
 
@@ -433,7 +438,7 @@ class Machine:
             ack_to_release=s.ts - ack.ts,
             gap=ack.gap,
             ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, NO_TIMESTAMPS),
-            under_way=min(max(ack.before - trigger.ts, 0), max(ack.ts - trigger.ts, 0)),
+            under_way=time_under_way(trigger, ack),
             since_host_busy=min(since_host_busy, LONGEST),
             arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
             since_data=trigger.since_data,

@@ -4,7 +4,7 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c 
 """
 
 from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
-from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, NEVER, Acknowledgement, Half, Sent
+from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, LONGEST, NEVER, Acknowledgement, Half, Sent
 from nagle_lab.tcp.events import MS, PROBE, EndedBy
 from nagle_lab.tcp.learned import full_size_of, is_after, leaves_ids_zero
 
@@ -14,6 +14,7 @@ BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY
 
 # Data that follows the data before it sooner than this says nothing about what it waited for.
 SHORT = 1 * MS
+HEADERS = 66  # bytes that a packet has besides, about: Ethernet, IPv4, and TCP with timestamps
 FULL_WAIT = 5 * MS  # how long a full segment waited at least, if the congestion window held it
 INITIAL_WINDOW = 10  # segments that a congestion window has room for from the beginning (RFC 6928)
 
@@ -32,6 +33,24 @@ def beyond_full(x: Half, ack: int) -> int:
     if not full and y.data.length >= LEAST_USUAL and y.data.start > y.snd_una:
         full = y.data.length
     return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 else 0
+
+
+def carried(x: Half, newly_acked: int) -> int:
+    """How long what ``x`` acknowledges now takes on a slow link, ns, at the pace of its ACK clock; 0 not known.
+
+    That is how long after its packet before it the latest one came, for each byte that acknowledged.
+    """
+    if not x.newly_acked:
+        return 0
+    return min(x.ack_spacing * (min(max(newly_acked, 0), LONGEST) + HEADERS) // (x.newly_acked + HEADERS), LONGEST)
+
+
+def time_under_way(trigger: Sent, ack: Acknowledgement) -> int:
+    """See ``under_way`` in engine.h."""
+    way = max(ack.before - trigger.ts, 0)
+    if way and ack.paced_since >= trigger.ts:
+        way += ack.carried
+    return min(way, max(ack.ts - trigger.ts, 0))
 
 
 def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:

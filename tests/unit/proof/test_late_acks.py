@@ -199,6 +199,24 @@ def test_what_had_not_arrived_when_its_peer_sent_was_under_way_until_then(diagno
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
+@pytest.mark.parametrize(("later", "verdict", "stalls"), [(0, "CLEAN", 0), (LATE, "STALL", 19)])
+def test_on_a_slow_link_an_ack_comes_when_its_bytes_have_passed(diagnose, later, verdict, stalls):
+    """Five full segments and a small one of 984 bytes stand in a queue, each is acknowledged when it arrives."""
+
+    def exchange(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_writes(5 * c.full_segment + 984, after_ns=200 * US)
+        *arrivals, last = [when for when, *_ in c.client.arrivals if when > c.client.now_ns - 300 * MS]
+        for arrival in arrivals[-5:]:
+            c.client_acks(at_ns=arrival + 20 * US)
+        c.client_acks(at_ns=last + 20 * US + later)
+        c.server_sends(730, after_ns=RELEASE)
+        c.client_acks(after_ns=20 * US)
+
+    result = diagnose(talk(exchange, ns_per_byte=27_000).seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 @pytest.mark.parametrize(("every", "verdict", "stalls"), [(2, "INCONCLUSIVE", 0), (10, "STALL", 18), (1, "CLEAN", 0)])
 def test_acks_that_were_under_way_for_long_were_sent_in_time(diagnose, every, verdict, stalls):
     """Half of the late ACKs were sent at once, by their timestamps: the path may have delayed the rest."""
