@@ -217,6 +217,21 @@ def test_on_a_slow_link_an_ack_comes_when_its_bytes_have_passed(diagnose, later,
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
+@pytest.mark.parametrize(("later", "verdict", "stalls"), [(20 * US, "INCONCLUSIVE", 0), (LATE, "STALL", 19)])
+def test_without_a_queue_an_ack_may_be_late_for_its_triggers_bytes(diagnose, later, verdict, stalls):
+    """400 bytes take 11 ms there, exactly, each time: a timer differs by a jiffy."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(400, after_ns=200 * US)
+        c.client_acks(after_ns=later + (number % 4 * MS if later > MS else number % 7 * US))
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=20 * US)
+
+    result = diagnose(talk(exchange, ns_per_byte=27_000).seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 @pytest.mark.parametrize(("every", "verdict", "stalls"), [(2, "INCONCLUSIVE", 0), (10, "STALL", 18), (1, "CLEAN", 0)])
 def test_acks_that_were_under_way_for_long_were_sent_in_time(diagnose, every, verdict, stalls):
     """Half of the late ACKs were sent at once, by their timestamps: the path may have delayed the rest."""

@@ -1,7 +1,17 @@
 """Which ACKs were late: a delayed-ACK timer, not the path, made them so (:func:`late_candidates`)."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, highest, lowest, maximum, percentile, total
+from nagle_lab.diagnosis.observed.columns import (
+    Column,
+    groups,
+    highest,
+    in_order,
+    lowest,
+    maximum,
+    percentile,
+    pick,
+    total,
+)
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
@@ -21,6 +31,8 @@ SOONEST_TIMER = 30 * MS
 # network, the capturing machine, or its clock, which was set.
 LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
 LONGEST_WAIT = LONGEST_TIMER + 100 * MS  # as captured: of a stall, on a path of up to 100 ms
+
+JIFFY = 1 * MS  # at HZ=1000; at 250 it is 4 ms
 
 CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 
@@ -56,6 +68,25 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     if len(piggybacked) and _all_else_is_as_late(piggybacked, peer_fastest, others, enough=1):
         piggybacked = piggybacked.picked([])
     return pure | piggybacked
+
+
+def set_aside_late_by_bytes(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """Without those whose ACKs may be late by what their triggers' bytes take on a slow link: the same for each size.
+
+    A timer of jiffies differs by one at least. Later than Linux's fires nothing else does.
+    """
+    if observed.peer_fastest < NEAR:
+        return held
+    waits = held.late_by(observed.peer_fastest)
+    alike = []
+    for group in groups(held.trigger_bytes):
+        of_this_size = pick(waits, group)
+        least, most = percentile(of_this_size, 10), percentile(of_this_size, 90)
+        if len(group) >= COMPARABLE and most < SOONEST_TIMER and most - least < JIFFY / 2:
+            alike.append(group)
+    unsure = held.picked(in_order(alike))
+    judged.leave_open(unsure, Obstacle.PATH_VARIES)
+    return held - unsure
 
 
 def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:

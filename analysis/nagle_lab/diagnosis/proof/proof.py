@@ -37,7 +37,7 @@ from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, Observed, Set
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
-from nagle_lab.diagnosis.proof.late_acks import late_candidates
+from nagle_lab.diagnosis.proof.late_acks import late_candidates, set_aside_late_by_bytes
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
@@ -114,6 +114,7 @@ def _judge_by_timing(
     held = _set_aside_pauses(held, pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
     held = set_aside_window_of_one(held, observed, judged)
+    held = set_aside_late_by_bytes(held, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_away else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= REPEATED else Ground.PROMPTNESS, _hold(held, pure, observed))
