@@ -113,7 +113,17 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
             most = soon
     if len(most) >= REPEATED and follows_ack(most) is not False:
         return most
-    return sent_at_once_but_delayed(off, observed.sender_fastest) if observed.is_away else nothing
+    delayed = sent_at_once_but_delayed(off, observed.sender_fastest) if observed.is_away else nothing
+    return delayed if follows_ack(_of_one_size(delayed)) is not False else nothing
+
+
+def _of_one_size(c: Candidates) -> Candidates:
+    """Those with the most usual sizes of trigger and release: on a slow link others come sooner, or later."""
+    both = Counter(zip(listed(c.trigger_bytes), listed(c.released_bytes), strict=True)).most_common(1)
+    if not both:
+        return c
+    (trigger, released), _ = both[0]
+    return c.only((c.trigger_bytes == trigger) & (c.released_bytes == released))
 
 
 def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:
