@@ -214,6 +214,18 @@ def lossy(share: float) -> Disturbance:
     return lambda segments, r: [s for s in segments if r.random() >= share]
 
 
+def fast_clock(segments: list[Segment], _: Random) -> list[Segment]:
+    """The clock of the server's timestamps gains 3 ms in 10 s."""
+    drifted = []
+    for s in segments:
+        if s.timestamps:
+            own, echoed = s.timestamps
+            gained = (own * 10_003 // 10_000, echoed) if s.sport == 80 else (own, echoed * 10_003 // 10_000)
+            s = replace(s, timestamps=gained)  # noqa: PLW2901 - one of a list that is copied
+        drifted.append(s)
+    return drifted
+
+
 DISTURBANCES: dict[str, Disturbance] = {
     "lossy 0.2%": lossy(0.002),
     "lossy 2%": lossy(0.02),
@@ -224,6 +236,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     "1 ms": coarse(MS),
     "4 ms": coarse(4 * MS),
     "twice": lambda segments, r: in_time(segments + later(lambda _, r: r.uniform(1, 15) * US)(segments, r)),
+    "timestamps drift": fast_clock,
     "10% late": later(lambda _, r: r.expovariate(1) * 200 * US if r.random() < 0.1 else 0),
     "server 3 ms late": later(lambda s, _: 3 * MS if s.sport == 80 else 0),
 }

@@ -127,7 +127,7 @@ def sent_later(c: Candidates, pure: Candidates, observed: Observed) -> Candidate
         return c.picked([])
     _, latest = around(observed.sender_fastest)
     later = c.only((c.echo == Echo.AFTER) & (c.tsval_delay > AT_ONCE) & (_under_way(c) < latest + STEP))
-    return later.only(later.ack_to_release > observed.sender_fastest + STEP + path_varies(pure, observed))
+    return later.only(later.ack_to_release > observed.sender_fastest + STEP + path_variation(pure, observed))
 
 
 def _under_way(c: Candidates) -> Column:
@@ -135,7 +135,7 @@ def _under_way(c: Candidates) -> Column:
     return c.ack_to_release - c.tsval_delay * MS
 
 
-def path_varies(pure: Candidates, observed: Observed) -> float:
+def path_variation(pure: Candidates, observed: Observed) -> float:
     """By how much the path is seen to delay what a kernel sends, ns, at most; no program has a part in that.
 
     By its answers, and by how much longer than others some releases were under way: as much varies the way back,
@@ -150,7 +150,7 @@ def path_varies(pure: Candidates, observed: Observed) -> float:
 
 def is_quiet(pure: Candidates, observed: Observed) -> bool:
     """Whether nothing shows that the path varies by more than any path does."""
-    return path_varies(pure, observed) <= slack(observed.sender_fastest) + STEP
+    return path_variation(pure, observed) <= slack(observed.sender_fastest) + STEP
 
 
 def timestamps_tell(c: Candidates) -> bool:
