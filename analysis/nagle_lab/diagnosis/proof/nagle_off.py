@@ -25,8 +25,9 @@ from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
+    are_chance,
     follows_ack,
-    sent_at_once_but_delayed,
+    sent_at_once,
     sent_later,
     stand_out,
 )
@@ -113,8 +114,10 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
             most = soon
     if len(most) >= REPEATED and follows_ack(most) is not False:
         return most
-    delayed = sent_at_once_but_delayed(off, observed.sender_fastest) if observed.is_away else nothing
-    return delayed if follows_ack(_of_one_size(delayed)) is not False else nothing
+    at_once = sent_at_once(off)
+    if not observed.is_away or len(at_once) < COMPARABLE or are_chance(at_once, off):
+        return nothing
+    return at_once if follows_ack(_of_one_size(at_once)) is not False else nothing
 
 
 def _of_one_size(c: Candidates) -> Candidates:
