@@ -137,7 +137,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if len(delayed):
         judged.reject(len(pure) - len(delayed), Rejected.LATER_RELEASE)
     else:
-        _judge_close_ones(pure, expected, observed, judged)
+        _judge_close_ones(pure, expected, judged)
     return delayed
 
 
@@ -189,7 +189,8 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
 
 def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> bool:
     """Reject all that came too soon to have waited for the ACK, or by the program's own clock; whether they did."""
-    too_soon = total((pure.ack_to_release < expected.soonest) & (pure.echo != Echo.AFTER))
+    soonest, _ = around(min([expected.round_trip, *observed.program.reactions.by_kernel]))
+    too_soon = total((pure.ack_to_release < min(soonest, expected.soonest)) & (pure.echo != Echo.AFTER))
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
         reject_as_off(pure, observed, judged)
         return True
@@ -231,7 +232,7 @@ def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, ob
     return len(prompt) < REPEATED and not _is_a_listing(pure, observed)
 
 
-def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> None:
+def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> None:
     """Leave open what may be released though it comes later than by a round trip; reject the others.
 
     That is all where data follows the ACK, what left at once by its timestamps, or what came nearly as soon as it
@@ -239,8 +240,7 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed,
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
     if follows_ack(pure):
-        later = sent_later(pure, pure, observed)
-        close = pure.picked([]) if 2 * len(later) > len(pure) else pure - later
+        close = pure
     elif timestamps_tell(pure):
         close = sent_at_once(pure)
         if are_chance(close, pure) and len(close) <= A_FEW * len(pure):
