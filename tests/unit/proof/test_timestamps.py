@@ -108,3 +108,26 @@ def test_what_left_at_once_is_not_hidden_by_pauses_of_the_same_program(diagnose)
 
     result = diagnose(talk(exchange, exchanges=60, rtt_ns=1 * MS, ns_per_byte=2_000).seen_at("client"))
     assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["nagle_off_elsewhere"] >= 50
+
+
+def test_a_path_that_became_longer_makes_no_pauses_of_what_was_held(diagnose):
+    """After six replies the way there takes 8 ms more: by timestamps every release leaves so much later.
+
+    One comes 16 ms later still.
+    """
+    c = Conversation(rtt_ns=1 * MS)
+    c.handshake()
+    there, back = 8500 * US, 500 * US
+    for _ in range(6):
+        c.client_sends(REQUEST, after_ns=50 * MS)
+        c.server_sends(BODY, after_ns=60 * US)
+    for number in range(30):
+        c.one_way_ns = there
+        c.client_sends(REQUEST, after_ns=50 * MS)
+        c.one_way_ns = back
+        c.server_sends(HEADER, after_ns=60 * US)
+        c.one_way_ns = there
+        c.client_acks(after_ns=LATE + number % 8 * MS // 2)
+        c.one_way_ns = back
+        c.server_sends(BODY, after_ns=16 * MS if number == 3 else RELEASE)
+    assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"

@@ -40,6 +40,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     are_delayed_by_the_path,
     comes_early_too,
     follows_ack,
+    is_as_soon_behind_any,
     is_chance,
     is_paced,
     is_quiet,
@@ -239,7 +240,7 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> 
     should, if more than hardly any did.
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
-    if follows_ack(pure):
+    if follows_ack(pure) or is_as_soon_behind_any(pure):
         close = pure
     elif timestamps_tell(pure):
         close = sent_at_once(pure)

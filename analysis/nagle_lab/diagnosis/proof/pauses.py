@@ -22,6 +22,7 @@ STANDARD_ERRORS = 3  # between what is held and what comes at its own time
 AT_ONCE = 1  # ms, by timestamps, at most: both clocks are read within a millisecond
 STEP = 1 * MS  # of both clocks
 MORE_THAN_BACK = 3  # times what the way back varies: what the way there may
+ALIKE_AFTER_ACK = 4  # times less than the waits differ what follows ACKs at once, and no pause
 SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 
 
@@ -108,6 +109,13 @@ def follows_ack(c: Candidates) -> bool | None:
     return correlation(waits, distances) > of_its_own / 2
 
 
+def is_as_soon_behind_any(c: Candidates) -> bool:
+    """Whether most follow their ACK at the same distance, however much the waits for it differ; a few may not."""
+    if len(c) < COMPARABLE:
+        return False
+    return ALIKE_AFTER_ACK * middle_half(c.ack_to_release) < middle_half(c.trigger_to_ack)
+
+
 def middle_half(times: Column) -> float:
     """The interquartile range."""
     return percentile(times, 75) - percentile(times, 25)
@@ -121,13 +129,15 @@ def middle_half(times: Column) -> float:
 def sent_later(c: Candidates, pure: Candidates, observed: Observed) -> Candidates:
     """Those of ``c`` that left clearly later than their ACK arrived, and passed the capture point as much later.
 
-    By more than that ACK was delayed on its way, as the path is seen to vary: by all candidates, ``pure``.
+    By more than that ACK was delayed on its way, as the path is seen to vary: by all candidates, ``pure``. But none
+    if they all follow the ACK as soon, whatever the wait: the path is longer than when the clocks were compared.
     """
     if observed.setting.copied:  # some were captured behind a part of the path, some before it
         return c.picked([])
     _, latest = around(observed.sender_fastest)
     later = c.only((c.echo == Echo.AFTER) & (c.tsval_delay > AT_ONCE) & (_under_way(c) < latest + STEP))
-    return later.only(later.ack_to_release > observed.sender_fastest + STEP + path_variation(pure, observed))
+    later = later.only(later.ack_to_release > observed.sender_fastest + STEP + path_variation(pure, observed))
+    return c.picked([]) if is_as_soon_behind_any(later) else later
 
 
 def _under_way(c: Candidates) -> Column:
