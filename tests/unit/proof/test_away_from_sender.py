@@ -403,3 +403,27 @@ def test_releases_all_as_late_follow_the_ack_however_few_they_are(diagnose):
         c.client_acks(after_ns=20 * US)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("STALL", 12)
+
+
+def test_a_radio_that_sleeps_keeps_to_a_clock_and_so_does_what_it_delays(diagnose):
+    """What the client sends goes on every 8 ms: releases follow their triggers at one distance, as pauses do.
+
+    So late are the server's ACKs of requests, too, and the handshake was not.
+    """
+    c = Conversation(rtt_ns=1 * MS)
+    c.handshake()
+
+    def sends(after: int, *length: int) -> None:
+        now = c.client.now_ns + after
+        c.one_way_ns = -(-(now + MS // 2) // (8 * MS)) * 8 * MS - now
+        (c.client_sends if length else c.client_acks)(*length, after_ns=after)
+        c.one_way_ns = MS // 2
+
+    for number in range(30):
+        sends(3 * MS + number * 7 % 20 * MS // 2, REQUEST)
+        c.server_acks(after_ns=20 * US)
+        c.server_sends(HEADER, after_ns=60 * US)
+        sends(LATE + number % 8 * MS // 2)
+        c.server_sends(BODY, after_ns=RELEASE)
+    result = diagnose(c.seen_at("client"))
+    assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["path_varies"] >= 20
