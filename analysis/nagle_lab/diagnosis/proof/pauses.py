@@ -132,8 +132,6 @@ def sent_later(c: Candidates, pure: Candidates, observed: Observed) -> Candidate
     By more than that ACK was delayed on its way, as the path is seen to vary: by all candidates, ``pure``. But none
     if they all follow the ACK as soon, whatever the wait: the path is longer than when the clocks were compared.
     """
-    if observed.setting.copied:  # some were captured behind a part of the path, some before it
-        return c.picked([])
     _, latest = around(observed.sender_fastest)
     later = c.only((c.echo == Echo.AFTER) & (c.tsval_delay > AT_ONCE) & (_under_way(c) < latest + STEP))
     later = later.only(later.ack_to_release > observed.sender_fastest + STEP + path_variation(pure, observed))
