@@ -35,6 +35,7 @@ typedef struct { /* Acknowledgement */
     int64_t number;
     int64_t ts;
     int64_t frame;
+    int64_t seq;
     int64_t ack;
     int64_t acked_before;
     int64_t edge_before; /* of the window; -1 not known */

@@ -52,6 +52,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     number: int  # of the packet on its connection
     ts: int  # ns
     frame: int
+    seq: int  # of its sender: where its next new data begins, without wrap
     ack: int
     acked_before: int  # by its sender, at most
     had_room: bool  # its window, and the one its sender offered before, were open
@@ -72,7 +73,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1, -1)
 NO_ACK = Acknowledgement(
-    -1, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1
+    -1, 0, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1
 )  # fmt: skip
 
 

@@ -501,6 +501,12 @@ static int learn_by_new_data(flow *f, int side, const segment *s, int64_t start,
     return !((before->flags | s->flags) & CONTROL);
 }
 
+/* waited.is_no_answer_to_data */
+static int is_no_answer_to_data(const half *y, int64_t ack, const acknowledgement *latest)
+{
+    return y->data.number < latest->number || ack <= latest->seq;
+}
+
 static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int64_t ack, int32_t number)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
@@ -508,7 +514,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends what waits with any ACK that it owes */
     if (!learn_by_new_data(f, side, s, start, is_owed))
         return 0;
-    int is_acked = y->pure_ack.number > before->number && y->data.number < y->pure_ack.number;
+    int is_acked = y->pure_ack.number > before->number && is_no_answer_to_data(y, ack, &y->pure_ack);
     if (s->ts - before->ts < SHORT) {
         if (is_acked && is_released_by(x, y, before, &y->pure_ack, s))
             keep_sample(x, RELEASE, s->ts - y->pure_ack.ts);
@@ -577,7 +583,7 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         uint8_t had_room = s->window > 0 && (x->rcv_nxt < 0 || x->rcv_wnd > 0);
         int64_t edge_before = x->rcv_nxt >= 0 ? x->rcv_nxt + x->rcv_wnd : -1;
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
-        *this = (acknowledgement){f->packets, s->ts, s->frame, ack, y->snd_una, edge_before, idle,
+        *this = (acknowledgement){f->packets, s->ts, s->frame, start, ack, y->snd_una, edge_before, idle,
                            s->timestamps ? (int64_t)s->tsval : -1, x->tsval, x->last_ts,
                            x->last_ts - x->ack_spacing, carried(x, ack - y->snd_una), beyond_full(x, y, ack), s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
         if (is_pure && y->snd_una < y->small.end && y->small.end <= ack)

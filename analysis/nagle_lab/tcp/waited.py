@@ -59,6 +59,14 @@ def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgem
     return has_waited and is_released_by(x, before, ack, s)
 
 
+def is_no_answer_to_data(y: Half, ack: int, latest: Acknowledgement) -> bool:
+    """Whether what acknowledges up to ``ack`` had received no data of ``y`` behind its ``latest`` pure ACK.
+
+    A segment acknowledges all that has arrived in order when it leaves (RFC 9293 §3.10.7.4); the rest crosses it.
+    """
+    return y.data.number < latest.number or ack <= latest.seq
+
+
 def is_sooner_than_reactions(x: Half, ts: int, ack: Acknowledgement) -> bool:
     """Whether ``x`` sent what passed at ``ts``, ns, before ``ack`` arrived: an eighth sooner than it ever reacted."""
     return x.fastest_ack != NEVER and ts - ack.ts < x.fastest_ack - x.fastest_ack // 8

@@ -68,6 +68,23 @@ def test_away_from_a_program_that_has_one_piece_in_flight_nothing_is_proved(diag
     assert result.verdict == verdict
 
 
+@pytest.mark.parametrize(("crosses", "held"), [(True, 29), (False, 0)])
+@pytest.mark.parametrize("position", ["client", "middle", "server"])
+def test_data_that_crosses_the_release_is_not_what_that_answers(diagnose, position, crosses, held):
+    """The client sends right behind its late ACK; what the server had held for that does not acknowledge the data."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=100 * US)
+        released = c.client_acks(after_ns=LATE).ts_ns + c.one_way_ns + RELEASE
+        told = c.client_sends(50, after_ns=200 * US).ts_ns + c.one_way_ns
+        c.server_sends(BODY, at_ns=released if crosses else told + RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, exchanges=30, rtt_ns=4 * MS).seen_at(position))
+    assert result.summary.stalls == held
+
+
 def test_loss_probes_of_held_data_take_no_stall_away(diagnose):
     """Some late ACKs are lost behind the capture: a probe sends what is held, and still echoes what came before."""
 
