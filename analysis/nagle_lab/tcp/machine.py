@@ -307,7 +307,8 @@ class Machine:
 
         - less than SHORT after the trigger, or as a full segment that waited: only counted;
         - in answer to data that is not captured yet: nothing;
-        - after a pure ACK of the trigger (``candidate``), or data that acknowledged it (a piggybacked ACK);
+        - after a pure ACK of the trigger (``candidate``), and of the peer's data since then none had arrived;
+        - after data that acknowledged the trigger (a piggybacked ACK);
         - while the trigger was unacknowledged: it waited for nothing (``no_wait``), or its ACK is not captured.
 
         Where it acknowledges more (up to ``ack``) than ``x`` did before, it may have been held until then, too: BSD
