@@ -93,6 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._frame(2, bytes([STDOUT]) + self.server.printed)
         self._frame(2, bytes([ERROR]) + json.dumps({"metadata": {}, "status": "Success"}).encode())
         self._frame(8, (1000).to_bytes(2, "big"))
+        while self.rfile.read(1):  # the answer to that, too: what is left unread resets the connection
+            pass
         self.close_connection = True
 
     def _frame(self, kind: int, content: bytes) -> None:

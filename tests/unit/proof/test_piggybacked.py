@@ -300,6 +300,15 @@ def test_without_a_handshake_what_no_woken_program_sends_so_soon_stays_open(diag
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"ack_on_data": 59})
 
 
+def test_a_quick_client_whose_questions_are_seldom_answered_late_is_clean_without_its_handshake(diagnose):
+    c = Conversation()
+    c.handshake()
+    for number in range(100):
+        c.client_sends(101, after_ns=RELEASE)
+        c.server_sends(615, after_ns=(3 if number % 5 else 30) * MS + number * US)
+    assert diagnose(c.segments[3:]).verdict == "CLEAN"
+
+
 @pytest.mark.parametrize(
     ("after", "elsewhere", "position", "verdict"),
     [

@@ -145,7 +145,7 @@ def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observe
 def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether a kernel may have sent ``prompt``, though its times do not prove it."""
     are_most = CONCLUSIVE <= len(prompt) > len(c) / 2  # a few of many on a busy machine are as quick by chance
-    if (are_most and _answers_like_a_kernel(middle, observed)) or _is_too_soon(middle, observed):
+    if are_most and (_answers_like_a_kernel(middle, observed) or _is_too_soon(middle, observed)):
         return True
     is_silent = _speaks_unasked(prompt, c, observed) and _never_beside(prompt, c, observed)
     return middle <= AT_PEER and (is_silent or _are_two_talkers(prompt, observed))
