@@ -581,6 +581,6 @@ def test_every_variable_that_the_makefile_reads_is_known():
 def test_the_list_of_one_scenario_says_all_and_names_its_parameters(run):
     code, out, _ = run("list", "nginx-static")
     assert code == 0
-    assert "The file waits" in out and "STALL ≥ 90%" in out
+    assert "The file waits" in out and "STALL ≥ 75%" in out
     assert re.search(r"CONCURRENCY +100 +1 to REQUESTS +connections at once", out)
     assert run("list", "moon")[0] == Exit.UNUSABLE
