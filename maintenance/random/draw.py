@@ -25,7 +25,7 @@ Steps = list[Step]
 BUDGET_MS = 3500.0  # about so long all exchanges of a connection take
 LATE_ACK_MS = 41.0
 MOST_EXCHANGES = 60
-SLOW_FROM = 200_000  # of these seeds every path has a slow link
+SLOW_FROM, UNSTEADY_FROM = 200_000, 300_000  # of these seeds every path has a slow link; from then on an unsteady one
 TWO_FROM = 100_000  # of these seeds the servers that are asked answer in two ways, as /api and /slow of one port do
 
 
@@ -64,6 +64,11 @@ class Path:
     mtu: int = 0
     offload: bool = True
     kbit_s: int = 0  # of the link at the client; 0: as fast as can be
+    later_us: int = 0  # the delay from the 20th frame on; 0: as before
+    queue_us: int = 0  # what a queue adds at most to each crossing
+    still_us: int = 0  # for so long of each period nothing moves
+    period_us: int = 55_000
+    far_us: int = 0  # connections with an odd port have so much more delay at each crossing
 
 
 @dataclass
@@ -100,7 +105,9 @@ def draw(seed: int) -> Plan:
     r = random.Random(seed)
     middle = r.choices(["", "relay", "chain"], [70, 16, 14])[0]
     path = _path(r)
-    if seed >= SLOW_FROM:
+    if seed >= UNSTEADY_FROM:
+        path = _unsteady(path, random.Random(seed))
+    elif seed >= SLOW_FROM:
         path = replace(path, kind="wire", mtu=min(path.mtu, 1500), kbit_s=r.choice([300, 1000, 3000, 10_000]))
     back = "" if not middle else "lo" if path.kind == "lo" else r.choice(["lo", "veth"])
     count = r.choices([1, 2, 4, 8], [35, 25, 25, 15])[0]
@@ -136,6 +143,20 @@ def _path(r: random.Random) -> Path:
     if kind == "wire":
         path.mtu = min(path.mtu, 1500)  # wire.py's devices carry no more
     return path
+
+
+def _unsteady(path: Path, r: random.Random) -> Path:
+    """A path whose delay depends on when a packet passes, or on its connection."""
+    path = replace(path, kind="wire", mtu=min(path.mtu, 1500))
+    match r.choice(["radio", "radio", "queue", "longer", "far"]):
+        case "radio":
+            period = r.choice([10_000, 20_000, 40_000, 60_000, 80_000])
+            return replace(path, period_us=period, still_us=round(period * r.uniform(0.3, 0.9)))
+        case "queue":
+            return replace(path, queue_us=r.choice([1000, 3000, 10_000, 20_000]))
+        case "longer":
+            return replace(path, later_us=path.delay_us + r.choice([500, 2000, 8000]))
+    return replace(path, far_us=r.choice([250, 1000, 5000, 20_000]))
 
 
 def _settings(r: random.Random) -> dict[str, list[str]]:

@@ -1,7 +1,8 @@
 """Judge the analyzer by random conversations: `judge.py FOLDER [--json FILE]`; record_random.py made them.
 
 Per capture: right, few (INCONCLUSIVE: fewer than ten exchanges), unsure (INCONCLUSIVE or INVALID for another
-reason), either (the truth is doubtful: not counted), or one of the mistakes:
+reason), either (the truth is doubtful: not counted), partly (STALL, and what is missing is said to be open), or one
+of the mistakes:
 
     false      STALL where nothing was held
     missed     CLEAN where it was
@@ -61,19 +62,19 @@ def judge(path: Path) -> dict[str, Any]:
     for stall in result["stalls"]:  # by ports, for without a handshake the roles may be confused
         holder, delayer = (stall[end]["port"] for end in ("held_by", "delayed_by"))
         said[f"{PORTS[holder]} server" if holder in PORTS else f"{PORTS[delayer]} client"] += 1
-    verdict = result["verdict"]
+    verdict, is_open = result["verdict"], sum(result["quality"]["unresolved"].values())
     return {
         "name": f"{path.parent.name}/{name}",
         "verdict": verdict,
-        "judged": "few" if TOO_FEW in result["reason"] else worth(verdict, said, ends, disturbance),
+        "judged": "few" if TOO_FEW in result["reason"] else worth(verdict, said, ends, disturbance, is_open),
         "said": dict(said),
         "known": ends,
         "reason": result["reason"],
     }
 
 
-def worth(verdict: str, said: Counter[str], ends: Known, disturbance: str) -> str:
-    """What the verdict is worth."""
+def worth(verdict: str, said: Counter[str], ends: Known, disturbance: str, is_open: int) -> str:
+    """What the verdict is worth; so many candidates were left open."""
     least, most = (sum(numbers) for numbers in zip(*ends.values(), strict=True))
     if most > 0 and least < STALLS:
         return "either"
@@ -84,11 +85,18 @@ def worth(verdict: str, said: Counter[str], ends: Known, disturbance: str) -> st
     for end, count in said.items():
         if count > OFF and not ends.get(end, (0, 0))[1]:
             return "accused"
-    if not disturbance.startswith(PARTIAL):
-        for end, (low, high) in ends.items():
-            if not low - max(OFF, low * OFF_SHARE) <= said[end] <= high + max(OFF, high * OFF_SHARE):
-                return "count"
-    return "right"
+    return "right" if disturbance.startswith(PARTIAL) else worth_of_count(said, ends, is_open)
+
+
+def worth_of_count(said: Counter[str], ends: Known, is_open: int) -> str:
+    """What the numbers of stalls are worth; so many candidates were left open."""
+    missing = 0
+    for end, (low, high) in ends.items():
+        if said[end] > high + max(OFF, high * OFF_SHARE):
+            return "count"
+        if said[end] < low - max(OFF, low * OFF_SHARE):
+            missing += low - said[end]
+    return "right" if not missing else "partly" if missing <= is_open else "count"
 
 
 def main(folder: Path, into: Path | None) -> None:

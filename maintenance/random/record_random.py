@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from disturb import DISTURBANCES
@@ -24,6 +24,7 @@ from draw import Plan, draw
 from frames import ETHERNET, read, write
 from record import Place, capturing, compress, inside, ip, running, sysctl
 from truth import tell
+from wire import Wire
 
 HERE = Path(__file__).parent
 WIRE = HERE.parent / "recorder" / "wire.py"
@@ -99,9 +100,7 @@ def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str,
         wire = f"random-wire-{tag}"
         ip("netns", "add", wire)
         stack.callback(ip, "netns", "del", wire)
-        arguments = [plan.path.delay_us, plan.path.jitter_us, plan.path.lost_every, plan.path.lost_every and 5,
-                  plan.path.delay_us, 0, 0, plan.path.kbit_s]  # fmt: skip
-        command = ["chrt", "--fifo", "10", sys.executable, str(WIRE), *map(str, arguments)]
+        command = ["chrt", "--fifo", "10", sys.executable, str(WIRE), json.dumps(asdict(wire_of(plan)))]
         stack.enter_context(running(inside(wire, *command), "ready"))
         ip("-n", wire, "link", "add", "br0", "type", "bridge")
         for device in ("m0", "m1"):
@@ -118,6 +117,12 @@ def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str,
         name = here if plan.quickack_route == "client" else there
         net = "fd77::/64" if plan.ipv6 else "10.77.0.0/24"
         ip(*(["-6"] if plan.ipv6 else []), "-n", name, "route", "replace", net, "dev", "eth0", "quickack", "1")
+
+
+def wire_of(plan: Plan) -> Wire:
+    """The path between the client and what it asks."""
+    named = {field.name for field in fields(Wire)}
+    return Wire(lost_first=5, **{name: value for name, value in asdict(plan.path).items() if name in named})
 
 
 def cable(a: str, device_a: str, b: str, device_b: str) -> None:

@@ -20,13 +20,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from cases import ADDRESSES, CASES, ORIGIN_ADDRESS, ORIGIN_PORT, PORT, Case, Drop
 from families import ALL, FAMILIES
 from holds import MS, holds_of
+from wire import Wire
 
 HERE = Path(__file__).parent
 CAPTURES = HERE.parents[1] / "captures"
@@ -123,7 +124,7 @@ def network(case: Case) -> Iterator[tuple[dict[str, str], dict[str, Place]]]:
             veth(ends["client"], "eth0", ends["server"], "eth0")
         else:
             middle = stack.enter_context(namespace("middle"))
-            wire = python("wire.py", *map(str, wire_arguments(case)))
+            wire = python("wire.py", json.dumps(asdict(wire_of(case))))
             stack.enter_context(running(inside(middle, "chrt", "--fifo", "10", *wire), "ready"))
             for end, device in (("client", "c0"), ("server", "s0")):
                 ip("-n", middle, "link", "set", device, "netns", ends[end], "name", "eth0")
@@ -145,13 +146,13 @@ def veth(a: str, device_a: str, b: str, device_b: str) -> None:
     ip("link", "add", device_a, "netns", a, "type", "veth", "peer", "name", device_b, "netns", b)
 
 
-def wire_arguments(case: Case) -> list[int]:
-    """What wire.py is told; a round trip crosses it four times."""
-    rtt = case.rtt_ms or 0
-    delay, jitter = (round(ms * 1000 / 4) for ms in (rtt, case.jitter_ms))
-    later, queue = (round(ms * 1000 / 4) for ms in (case.path.later_rtt_ms or rtt, case.path.queue_ms))
-    drop = case.drop or Drop(0, 0)
-    return [delay, jitter, drop.every, drop.first, later, queue, round(case.path.still_ms * 1000)]
+def wire_of(case: Case) -> Wire:
+    """The path between the ends; a round trip crosses it four times."""
+    rtt, path, drop = case.rtt_ms or 0, case.path, case.drop or Drop(0, 0)
+    delay, jitter, later, queue = (
+        round(ms * 1000 / 4) for ms in (rtt, case.jitter_ms, path.later_rtt_ms or 0, path.queue_ms)
+    )
+    return Wire(delay, jitter, drop.every, drop.first, later, queue, round(path.still_ms * 1000))
 
 
 def bridge(middle: str) -> None:

@@ -1,27 +1,53 @@
-"""A path with a precise delay: `wire.py DELAY_US JITTER_US EVERY FIRST LATER_US QUEUE_US STILL_US [KBIT_S]`, in its
-middle's namespace.
+"""A path with a precise delay: `wire.py '{"delay_us": 2500}'`, in its middle's namespace; `Wire` says what else.
 
 Makes four TAP devices there: c0 and s0, to be moved into the namespaces of client and server, and m0 and m1, to be
-bridged where they are. Frames go c0 ↔ m0 and m1 ↔ s0, in order, each DELAY_US later and a random time up to
-JITTER_US. With EVERY not 0, new data segments towards the client are counted from 0, and of these FIRST,
-FIRST + EVERY … are lost between the middle and the client. LATER_US is the delay from the 20th frame on. QUEUE_US is
-what a queue adds at most, which fills and empties every 1.7 s. For STILL_US of every 55 ms nothing moves.
-With KBIT_S the link between client and middle carries so much each way, and what comes meanwhile waits before it.
+bridged where they are. Frames go c0 ↔ m0 and m1 ↔ s0, in order.
 """
 
 import ctypes
 import fcntl
 import heapq
+import json
 import os
 import random
 import select
 import struct
 import sys
 import time
+from dataclasses import dataclass
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 PR_SET_TIMERSLACK = 29
-ETHERNET, IPV4, TCP = 14, b"\x08\x00", 6
+ETHERNET, IPV4, IPV6, TCP = 14, b"\x08\x00", b"\x86\xdd", 6
+IPV6_HEADER = 40
+
+
+@dataclass
+class Wire:
+    """What the path does to frames.
+
+    Attributes
+    ----------
+    delay_us, jitter_us : each comes so much later, and a random time up to that
+    lost_every, lost_first : new data segments towards the client are counted from 0, and of these ``lost_first``,
+        ``lost_first`` + ``lost_every`` … are lost between the middle and the client; 0: none is
+    later_us : the delay from the 20th frame on; 0: as before
+    queue_us : what a queue adds at most, which fills and empties every 1.7 s
+    still_us, period_us : nothing moves for so long at the beginning of each period
+    kbit_s : what the link between client and middle carries each way, and what comes meanwhile waits; 0: anything
+    far_us : connections with an odd client port have so much more delay (the other port is even)
+    """
+
+    delay_us: int
+    jitter_us: int = 0
+    lost_every: int = 0
+    lost_first: int = 0
+    later_us: int = 0
+    queue_us: int = 0
+    still_us: int = 0
+    period_us: int = 55_000
+    kbit_s: int = 0
+    far_us: int = 0
 
 
 def tap(name: str) -> int:
@@ -52,7 +78,7 @@ class Losses:
         return number >= self._first and (number - self._first) % self._every == 0
 
 
-QUEUE_PERIOD, STILL_PERIOD = 1_700_000_000, 55_000_000  # ns
+QUEUE_PERIOD = 1_700_000_000  # ns
 FIRST_FRAMES = 20 * 2  # each passes twice
 
 
@@ -62,23 +88,29 @@ def queue(longest_ns: int) -> int:
     return round(longest_ns * (1 - abs(2 * phase - 1)))
 
 
-def after_still(due: int, still_ns: int) -> int:
-    """When a frame arrives that would arrive at ``due``, if nothing moves at the beginning of each STILL_PERIOD."""
-    phase = due % STILL_PERIOD
+def after_still(due: int, still_ns: int, period_ns: int) -> int:
+    """When a frame arrives that would arrive at ``due``, if nothing moves at the beginning of each period."""
+    phase = due % period_ns
     return due - phase + max(phase, still_ns)
 
 
-def relay(
-    delay_ns: int, jitter_ns: int, losses: Losses, later_ns: int, queue_ns: int, still_ns: int, kbit_s: int
-) -> None:  # fmt: skip
+def is_far(frame: bytes) -> bool:
+    """Whether it is of a connection with an odd client port."""
+    length = (frame[ETHERNET] & 15) * 4 if frame[12:14] == IPV4 else IPV6_HEADER if frame[12:14] == IPV6 else 0
+    ports = frame[ETHERNET + length : ETHERNET + length + 4]
+    return length > 0 and len(ports) == 4 and (ports[1] ^ ports[3]) & 1 == 1
+
+
+def relay(path: Wire) -> None:
     """Carry frames until killed."""
     c0, m0, m1, s0 = (tap(name) for name in ("c0", "m0", "m1", "s0"))
-    ns_per_byte = dict.fromkeys((c0, m0), 8_000_000 // kbit_s if kbit_s else 0)
+    ns_per_byte = dict.fromkeys((c0, m0), 8_000_000 // path.kbit_s if path.kbit_s else 0)
     towards = {c0: m0, m0: c0, m1: s0, s0: m1}
+    losses = Losses(path.lost_every, path.lost_first)
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)  # wake at the time asked for, not 50 µs later
     print("ready", flush=True)
     under_way: list[tuple[int, int, int, bytes]] = []
-    latest = dict.fromkeys(towards, 0)  # when the last frame on the way to each device is due there
+    latest: dict[tuple[int, bool], int] = {}  # when the last frame on the way to each device is due there
     count = 0
     while True:
         wait = max(0, under_way[0][0] - time.monotonic_ns()) / 1e9 if under_way else None
@@ -87,11 +119,13 @@ def relay(
             if device == m0 and losses.lose(frame):
                 continue
             count += 1
-            out = towards[device]
-            delay = (delay_ns if count <= FIRST_FRAMES else later_ns) + random.randint(0, jitter_ns) + queue(queue_ns)
-            due = max(latest[out], time.monotonic_ns() + delay) + len(frame) * ns_per_byte.get(out, 0)
-            latest[out] = after_still(due, still_ns)
-            heapq.heappush(under_way, (latest[out], count, out, frame))
+            far = path.far_us > 0 and is_far(frame)
+            delay_us = path.later_us if path.later_us and count > FIRST_FRAMES else path.delay_us
+            delay_us += random.randint(0, path.jitter_us) + far * path.far_us
+            out, due = towards[device], time.monotonic_ns() + delay_us * 1000 + queue(path.queue_us * 1000)
+            due = max(latest.get((out, far), 0), due) + len(frame) * ns_per_byte.get(out, 0)
+            due = latest[out, far] = after_still(due, path.still_us * 1000, path.period_us * 1000)
+            heapq.heappush(under_way, (due, count, out, frame))
         while under_way and under_way[0][0] <= time.monotonic_ns():
             _, _, device, frame = heapq.heappop(under_way)
             try:
@@ -101,5 +135,4 @@ def relay(
 
 
 if __name__ == "__main__":
-    delay, jitter, every, first, later, longest, still, *rate = (int(argument) for argument in sys.argv[1:])
-    relay(delay * 1000, jitter * 1000, Losses(every, first), later * 1000, longest * 1000, still * 1000, *rate or [0])
+    relay(Wire(**json.loads(sys.argv[1])))
