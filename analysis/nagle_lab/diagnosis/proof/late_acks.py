@@ -89,6 +89,19 @@ def set_aside_late_by_bytes(held: Candidates, observed: Observed, judged: Judged
     return held - unsure
 
 
+def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """Without a few whose ACKs all came sooner than a timer of Linux fires, though with timestamps, as Linux sends.
+
+    Their host was late, or the path was: a radio that sleeps, for example. Many of them show which.
+    """
+    if len(held) >= CONCLUSIVE or 2 * total(held.tsval_delay >= 0) <= len(held):
+        return held
+    if highest(held.late_by(observed.peer_fastest)) >= SOONEST_TIMER:
+        return held
+    judged.leave_open(held, Obstacle.PATH_VARIES)
+    return held.picked([])
+
+
 def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
     """Those whose peer does nothing sooner than a delayed-ACK timer fires, though no handshake shows how far it is.
 
@@ -206,10 +219,16 @@ def _waits_differ(late: Candidates, peer_fastest: int, peers: Reactions) -> bool
 
 
 def _has_one_time(waits: Column) -> bool:
-    """Whether more than a few are as long as Linux's timer makes them, or as the median, as those of a timer are."""
-    middle = percentile(waits, 50) - TIMER_SPREAD / 2
-    of_a_timer = (total((waits >= least) & (waits <= least + TIMER_SPREAD)) for least in (LINUX_TIMER, middle))
-    return max(of_a_timer) > A_FEW * len(waits)
+    """Whether more than a few are as long as Linux's timer makes them, or as the median, and few a little shorter.
+
+    So are those of a timer; of a path that varies, any are.
+    """
+    for least in (LINUX_TIMER, percentile(waits, 50) - TIMER_SPREAD / 2):
+        alike = total((waits >= least) & (waits <= least + TIMER_SPREAD))
+        shorter = total((waits >= least - TIMER_SPREAD) & (waits < least))
+        if alike > A_FEW * len(waits) and 3 * shorter <= alike:
+            return True
+    return False
 
 
 def _vary_though_linux(pure: Candidates, peer_fastest: int, resolution: int) -> bool:

@@ -33,19 +33,23 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, Observed, Setting, observe
+from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, Observed, Setting, around, observe, slack
 from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
-from nagle_lab.diagnosis.proof.late_acks import late_candidates, set_aside_late_by_bytes
+from nagle_lab.diagnosis.proof.late_acks import (
+    late_candidates,
+    set_aside_late_by_bytes,
+    set_aside_sooner_than_any_timer,
+)
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import middle_half
+from nagle_lab.diagnosis.proof.pauses import is_chance, middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import BLIND, COARSE
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
-from nagle_lab.tcp.events import MS, Echo
+from nagle_lab.tcp.events import DELAYED, MS, Echo
 
 MEAN_OF = 30  # with a COARSE one the mean of so many still tells
 AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest wait proved: one whose ACK is not captured
@@ -110,11 +114,15 @@ def _judge_by_timing(
         _judge_by_timestamps(pure, observed, judged)
         judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
         return
-    held = held_away(pure, observed, judged) if observed.is_away else held_near(pure, observed, judged)
+    timed = Judged()
+    held = held_away(pure, observed, timed) if observed.is_away else held_near(pure, observed, timed)
+    _leave_open_if_as_late_as_acks(pure - held, observed, timed)
+    judged += timed
     held = _set_aside_pauses(held, pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
     held = set_aside_window_of_one(held, observed, judged)
     held = set_aside_late_by_bytes(held, observed, judged)
+    held = set_aside_sooner_than_any_timer(held, observed, judged)
     if len(held):
         repetition = Ground.REPETITION_ON_PATH if observed.is_away else Ground.REPETITION_AT_SENDER
         judged.accept(held, repetition if len(held) >= REPEATED else Ground.PROMPTNESS, _hold(held, pure, observed))
@@ -122,6 +130,27 @@ def _judge_by_timing(
         held = held | shown
     _judge_without_ack(without_ack, held, observed, judged, usual)
     judge_piggybacked(piggybacked, held, c, observed, judged)
+
+
+def _leave_open_if_as_late_as_acks(others: Candidates, observed: Observed, timed: Judged) -> None:
+    """Leave open those that came no later than that end's kernel acknowledges: the path became longer, or sleeps.
+
+    Of ``others`` those that ``timed`` has as pauses, where its ACKs mostly come later than its handshakes show.
+    """
+    for _, rows in timed.unresolved:
+        others = others.not_among(others.row, rows)
+    if len(others) != timed.rejected[Rejected.LATER_RELEASE]:
+        return  # for other reasons
+    _, latest = around(observed.sender_fastest)
+    acks = [ns for ns in observed.program.reactions.ack if ns < observed.sender_fastest + DELAYED]
+    if len(acks) < COMPARABLE or percentile(acks, 50) <= latest:
+        return
+    slowest = percentile(acks, 90) + slack(observed.sender_fastest)
+    as_late = others.released_within(latest, slowest)
+    if is_chance(len(as_late), others.ack_to_release, slowest, slowest - latest, 1):
+        return
+    timed.rejected[Rejected.LATER_RELEASE] -= len(as_late)
+    timed.leave_open(as_late, Obstacle.PATH_VARIES)
 
 
 def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Column) -> Column:
