@@ -444,3 +444,21 @@ def test_a_radio_that_sleeps_keeps_to_a_clock_and_so_does_what_it_delays(diagnos
         c.server_sends(BODY, after_ns=RELEASE)
     result = diagnose(c.seen_at("client"))
     assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["path_varies"] >= 20
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_path_that_became_longer_delays_that_end_s_acks_as_well(diagnose, held):
+    """By 8 ms, behind six replies of a near server. Its pauses end at any time."""
+    c = Conversation(rtt_ns=100 * US)
+    c.handshake()
+    for number in range(46):
+        c.client_sends(REQUEST, after_ns=70 * MS)
+        c.server_acks(after_ns=20 * US)
+        if number < 6:
+            c.server_sends(BODY, after_ns=60 * US)
+            c.one_way_ns += 4 * MS * (number == 5)
+            continue
+        c.server_sends(HEADER, after_ns=MS + number % 4 * MS)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, after_ns=RELEASE if held else 1 * MS + number * 7 % 40 * MS)
+    assert diagnose(c.seen_at("client")).verdict == ("INCONCLUSIVE" if held else "CLEAN")

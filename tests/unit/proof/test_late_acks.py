@@ -382,6 +382,49 @@ def test_a_neighbour_that_sleeps_is_no_timer(diagnose, shortest_ms, longest_ms, 
     assert diagnose(c.seen_at("server")).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("late", "timestamps", "exchanges", "verdict"),
+    [
+        (18 * MS, True, 8, "INCONCLUSIVE"),
+        (18 * MS, False, 8, "STALL"),  # another stack's timer
+        (18 * MS, True, 12, "STALL"),  # so many as alike: a program that reads late
+        (41 * MS, True, 8, "STALL"),
+    ],
+)
+def test_a_few_acks_sooner_than_any_timer_of_linux_may_be_the_path_s(diagnose, late, timestamps, exchanges, verdict):
+    c = talk(reply_in_two(late, lambda _: RELEASE), 1 + exchanges, rtt_ns=300 * US, timestamps=timestamps)
+    assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+@pytest.mark.parametrize(("queue_ms", "stalls"), [(12, 40), (0, 50)])
+def test_a_queue_beside_a_timer_makes_some_round_trips_longer(diagnose, queue_ms, stalls):
+    """Each third ACK is late by the timer; the others come at once, and a queue adds up to 12 ms. Or ten take 9 ms."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=100 * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        timer = number % 3 == 1
+        by_path = number * 7 % 13 * queue_ms * MS // 12 if queue_ms else 9 * MS * (number % 12 == 3)
+        c.client_acks(after_ns=(LATE if timer else 20 * US) + by_path)
+        c.server_sends(BODY, after_ns=RELEASE)
+
+    result = diagnose(talk(ask, 120, rtt_ns=2 * MS, timestamps=False).seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", stalls)
+
+
+def test_acks_of_any_lateness_are_no_timer_s_though_a_third_are_as_late_as_linux_s(diagnose):
+    """As many come a little sooner. What the client asks comes at once, so the path is not always slow."""
+    late_ms = [8, 11, 12, 19, 20, 20, 21, 22, 33, 35, 35, 36, 37, 38, 39, 45, 51, 52, 60, 75, 90, 116, 130, 142]
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=100 * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=late_ms[number * 7 % 24] * MS if number else 0)
+        c.server_sends(BODY, after_ns=RELEASE)
+
+    assert diagnose(talk(ask, 25, rtt_ns=300 * US).seen_at("server")).verdict == "INCONCLUSIVE"
+
+
 def test_a_neighbour_s_timer_may_fire_late_now_and_then(diagnose):
     """Each third time by 40 ms or more: most waits are as long as Linux's timer makes them, so it is one."""
 

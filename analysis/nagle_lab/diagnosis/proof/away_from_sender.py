@@ -197,23 +197,9 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
         return True
     by_own_clock = _keeps_own_clock(expected.compared, observed.setting.resolution)
     if by_own_clock and not _are_several_writes(pure, observed):
-        unsure = _as_late_as_acks(pure, expected, observed)
-        judged.leave_open(unsure, Obstacle.PATH_VARIES)
-        judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
+        judged.reject(len(pure), Rejected.LATER_RELEASE)
         return True
     return False
-
-
-def _as_late_as_acks(pure: Candidates, expected: _Expected, observed: Observed) -> Candidates:
-    """Those no later than that end's kernel acknowledges at times: the path delays both, as a radio that sleeps.
-
-    None where its ACKs vary by no more than a path does, or hardly any come so soon.
-    """
-    _, latest = around(expected.round_trip)
-    acks = [ns for ns in observed.program.reactions.ack if ns < expected.round_trip + DELAYED]
-    slow = percentile(acks, 90) if acks else 0
-    as_late = pure.released_within(expected.soonest, slow)
-    return as_late if slow > latest and len(as_late) > HARDLY_ANY * len(pure) else pure.picked([])
 
 
 def _latest_but_for_pauses(prompt: Candidates, pure: Candidates, expected: _Expected) -> float:

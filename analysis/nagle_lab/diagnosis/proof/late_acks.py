@@ -90,16 +90,24 @@ def set_aside_late_by_bytes(held: Candidates, observed: Observed, judged: Judged
 
 
 def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without a few whose ACKs all came sooner than a timer of Linux fires, though with timestamps, as Linux sends.
+    """Without those whose ACKs came sooner than a timer of Linux fires, where their host is a Linux and they are few.
 
-    Their host was late, or the path was: a radio that sleeps, for example. Many of them show which.
+    Their host was late, or the path was: a radio that sleeps, for example. Many of them show which. A Linux is known
+    by its timestamps; or by its timer, and then those are set aside beside which as many ACKs came a little sooner.
     """
-    if len(held) >= CONCLUSIVE or 2 * total(held.tsval_delay >= 0) <= len(held):
+    waits = held.late_by(observed.peer_fastest)
+    sooner = held.only(waits < SOONEST_TIMER)
+    if not len(sooner):
         return held
-    if highest(held.late_by(observed.peer_fastest)) >= SOONEST_TIMER:
+    if len(sooner) == len(held):
+        is_unsure = len(held) < CONCLUSIVE and 2 * total(held.tsval_delay >= 0) > len(held)
+    else:
+        is_linux = 2 * total(waits >= LINUX_TIMER) > len(held)
+        is_unsure = is_linux and _as_many_came_a_little_sooner(sooner, observed.early, observed.peer_fastest)
+    if not is_unsure:
         return held
-    judged.leave_open(held, Obstacle.PATH_VARIES)
-    return held.picked([])
+    judged.leave_open(sooner, Obstacle.PATH_VARIES)
+    return held - sooner
 
 
 def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:

@@ -372,6 +372,7 @@ def _held_among_others(
 ) -> Candidates:  # fmt: skip
     """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
     some = _on_prompt_connections(near, observed, limit)
+    judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
     _judge_slow_ones(near - some, pure, near, observed, judged, limit)
     return some
 

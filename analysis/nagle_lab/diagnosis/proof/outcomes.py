@@ -180,6 +180,11 @@ class Judged:
         if len(unsure):
             self.unresolved.append((obstacle, unsure.row))
 
+    def leave_open_after_all(self, rejected: Candidates, why: Rejected, obstacle: Obstacle) -> None:
+        """Count candidates that were rejected, for ``why``, as unresolved, for the reason ``obstacle``."""
+        self.rejected[why] -= len(rejected)
+        self.leave_open(rejected, obstacle)
+
     def reject(self, count: int, why: Rejected) -> None:
         """Count so many as no stalls."""
         if count > 0:

@@ -116,7 +116,7 @@ def _judge_by_timing(
         return
     timed = Judged()
     held = held_away(pure, observed, timed) if observed.is_away else held_near(pure, observed, timed)
-    _leave_open_if_as_late_as_acks(pure - held, observed, timed)
+    _leave_open_as_late_as_acks(pure - held, observed, timed)
     judged += timed
     held = _set_aside_pauses(held, pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
@@ -132,10 +132,10 @@ def _judge_by_timing(
     judge_piggybacked(piggybacked, held, c, observed, judged)
 
 
-def _leave_open_if_as_late_as_acks(others: Candidates, observed: Observed, timed: Judged) -> None:
-    """Leave open those that came no later than that end's kernel acknowledges: the path became longer, or sleeps.
+def _leave_open_as_late_as_acks(others: Candidates, observed: Observed, timed: Judged) -> None:
+    """Leave open those of ``others`` that ``timed`` has as pauses, but that come no later than that end's own ACKs.
 
-    Of ``others`` those that ``timed`` has as pauses, where its ACKs mostly come later than its handshakes show.
+    A quarter of these ACKs or more come later than its handshakes show: the path became longer, or it varies.
     """
     for _, rows in timed.unresolved:
         others = others.not_among(others.row, rows)
@@ -143,14 +143,13 @@ def _leave_open_if_as_late_as_acks(others: Candidates, observed: Observed, timed
         return  # for other reasons
     _, latest = around(observed.sender_fastest)
     acks = [ns for ns in observed.program.reactions.ack if ns < observed.sender_fastest + DELAYED]
-    if len(acks) < COMPARABLE or percentile(acks, 50) <= latest:
+    if len(acks) < COMPARABLE or percentile(acks, 75) <= latest:
         return
     slowest = percentile(acks, 90) + slack(observed.sender_fastest)
     as_late = others.released_within(latest, slowest)
     if is_chance(len(as_late), others.ack_to_release, slowest, slowest - latest, 1):
         return
-    timed.rejected[Rejected.LATER_RELEASE] -= len(as_late)
-    timed.leave_open(as_late, Obstacle.PATH_VARIES)
+    timed.leave_open_after_all(as_late, Rejected.LATER_RELEASE, Obstacle.PATH_VARIES)
 
 
 def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Column) -> Column:
