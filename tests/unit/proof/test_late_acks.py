@@ -398,7 +398,7 @@ def test_a_few_acks_sooner_than_any_timer_of_linux_may_be_the_path_s(diagnose, l
 
 @pytest.mark.parametrize(("queue_ms", "stalls"), [(12, 40), (0, 50)])
 def test_a_queue_beside_a_timer_makes_some_round_trips_longer(diagnose, queue_ms, stalls):
-    """Each third ACK is late by the timer; the others come at once, and a queue adds up to 12 ms. Or ten take 9 ms."""
+    """Each third ACK is late by the timer, others by up to 12 ms, as a queue adds to all. Or ten are late by 9 ms."""
 
     def ask(c: Conversation, number: int) -> None:
         c.client_sends(REQUEST, after_ns=100 * US)
