@@ -452,3 +452,17 @@ def test_one_write_as_large_as_two_others_is_an_answer_where_its_times_vary(diag
     result = diagnose(c.segments)
     assert result.verdict == ("INCONCLUSIVE" if varies else "STALL")
     assert result.quality.unresolved == ({"ack_on_data": 59} if varies else {})
+
+
+def test_answers_are_as_quick_where_the_question_acknowledged_nothing_new(diagnose):
+    """A server writes twice, and the first is acknowledged at once; the second at once, or by the next question."""
+    c = Conversation(rtt_ns=5 * MS)
+    c.handshake(after_ns=30 * US)
+    for number in range(60):
+        c.client_sends(REQUEST, after_ns=(28 + number % 6) * MS + number * US)
+        c.server_sends(50, after_ns=(25 + number * 7 % 30) * US)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(615, after_ns=RELEASE)
+        if number % 3 == 0:
+            c.client_acks(after_ns=10 * US)
+    assert diagnose(c.seen_at("server")).verdict == "CLEAN"

@@ -23,7 +23,7 @@ from nagle_lab.diagnosis.observed.enough import (
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around, nearby
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, is_chance, is_paced, middle_half
-from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE
+from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
 from nagle_lab.tcp.events import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
@@ -97,6 +97,8 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         judged.leave_open(near, Obstacle.ACK_ON_DATA)
         return
     prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
+    if middle > SOONEST_WOKEN and _answers_as_soon(prompt, observed):
+        return
     held = held.among(held.connection, distinct(prompt.connection))
     is_kernel = _is_kernel(middle, prompt, held, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
@@ -113,6 +115,12 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         judged.leave_open(prompt - alike, Obstacle.ACK_ON_DATA)
     elif is_kernel or _may_be_by_kernel(middle, prompt, c, observed) or (middle <= AT_PEER and grows):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _answers_as_soon(prompt: Candidates, observed: Observed) -> bool:
+    """Whether data comes as soon where that of the peer acknowledged nothing new, and so released nothing."""
+    no_new_ack = observed.program.reactions.no_new_ack
+    return len(no_new_ack) >= COMPARABLE and percentile(no_new_ack, 50) <= 2 * percentile(prompt.ack_to_release, 50)
 
 
 def _were_merged(prompt: Candidates, observed: Observed) -> bool:
