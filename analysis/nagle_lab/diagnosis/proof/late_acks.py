@@ -77,14 +77,14 @@ def set_aside_late_by_bytes(held: Candidates, observed: Observed, judged: Judged
     """
     if observed.peer_fastest < NEAR:
         return held
-    waits = held.late_by(observed.peer_fastest)
+    sooner = held.only(held.late_by(observed.peer_fastest) < SOONEST_TIMER)
+    waits = sooner.late_by(observed.peer_fastest)
     alike = []
-    for group in groups(held.trigger_bytes):
+    for group in groups(sooner.trigger_bytes):
         of_this_size = pick(waits, group)
-        least, most = percentile(of_this_size, 10), percentile(of_this_size, 90)
-        if len(group) >= COMPARABLE and most < SOONEST_TIMER and most - least < JIFFY / 2:
+        if len(group) >= COMPARABLE and percentile(of_this_size, 90) - percentile(of_this_size, 10) < JIFFY / 2:
             alike.append(group)
-    unsure = held.picked(in_order(alike))
+    unsure = sooner.picked(in_order(alike))
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     return held - unsure
 
