@@ -462,3 +462,21 @@ def test_a_path_that_became_longer_delays_that_end_s_acks_as_well(diagnose, held
         c.client_acks(after_ns=LATE + number % 5 * MS)
         c.server_sends(BODY, after_ns=RELEASE if held else 1 * MS + number * 7 % 40 * MS)
     assert diagnose(c.seen_at("client")).verdict == ("INCONCLUSIVE" if held else "CLEAN")
+
+
+def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(diagnose):
+    """By 32 ms, on the first of seven connections: ACKs of that end that are as late could be delayed ones."""
+
+    def held(c: Conversation, number: int) -> None:
+        if number == 2 and c.one_way_ns < MS:
+            c.one_way_ns += 16 * MS
+        c.client_sends(REQUEST, after_ns=20 * MS)
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(HEADER, after_ns=10 * MS + number * 313 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, after_ns=RELEASE)
+
+    rtt_ns = [40 * US] + 6 * [32 * MS]
+    talks = [talk(held, 7, rtt_ns=rtt_ns[at], client=("10.0.0.1", 40_000 + at)) for at in range(7)]
+    result = diagnose(merge(*(c.seen_at("client") for c in talks)))
+    assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["path_varies"] == 41

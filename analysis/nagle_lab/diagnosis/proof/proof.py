@@ -116,7 +116,7 @@ def _judge_by_timing(
         return
     timed = Judged()
     held = held_away(pure, observed, timed) if observed.is_away else held_near(pure, observed, timed)
-    _leave_open_as_late_as_acks(pure - held, observed, timed)
+    _leave_open_as_late_as_kernel(pure - held, observed, timed)
     judged += timed
     held = _set_aside_pauses(held, pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
@@ -132,20 +132,21 @@ def _judge_by_timing(
     judge_piggybacked(piggybacked, held, c, observed, judged)
 
 
-def _leave_open_as_late_as_acks(others: Candidates, observed: Observed, timed: Judged) -> None:
-    """Leave open those of ``others`` that ``timed`` has as pauses, but that come no later than that end's own ACKs.
+def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed: Judged) -> None:
+    """Leave open those of ``others`` that ``timed`` has as pauses, but come no later than that end's kernel answers.
 
-    A quarter of these ACKs or more come later than its handshakes show: the path became longer, or it varies.
+    A quarter of its ACKs and handshakes or more come later than its fastest: the path became longer, or it varies.
     """
     for _, rows in timed.unresolved:
         others = others.not_among(others.row, rows)
     if len(others) != timed.rejected[Rejected.LATER_RELEASE]:
         return  # for other reasons
     _, latest = around(observed.sender_fastest)
-    acks = [ns for ns in observed.program.reactions.ack if ns < observed.sender_fastest + DELAYED]
-    if len(acks) < COMPARABLE or percentile(acks, 75) <= latest:
+    reactions = observed.program.reactions
+    quick = [*reactions.handshake, *(ns for ns in reactions.ack if ns < observed.sender_fastest + DELAYED)]
+    if len(quick) < COMPARABLE or percentile(quick, 75) <= latest:
         return
-    slowest = percentile(acks, 90) + slack(observed.sender_fastest)
+    slowest = percentile(quick, 90) + slack(observed.sender_fastest)
     as_late = others.released_within(latest, slowest)
     if is_chance(len(as_late), others.ack_to_release, slowest, slowest - latest, 1):
         return
