@@ -114,11 +114,7 @@ def _judge_by_timing(
         _judge_by_timestamps(pure, observed, judged)
         judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
         return
-    timed = Judged()
-    held = held_away(pure, observed, timed) if observed.is_away else held_near(pure, observed, timed)
-    _leave_open_as_late_as_kernel(pure - held, observed, timed)
-    judged += timed
-    held = _set_aside_pauses(held, pure, judged)
+    held = _set_aside_pauses(_released_by_time(pure, observed, judged), pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
     held = set_aside_window_of_one(held, observed, judged)
     held = set_aside_late_by_bytes(held, observed, judged)
@@ -130,6 +126,15 @@ def _judge_by_timing(
         held = held | shown
     _judge_without_ack(without_ack, held, observed, judged, usual)
     judge_piggybacked(piggybacked, held, c, observed, judged)
+
+
+def _released_by_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """Those whose data the ACK released, by when it came; the others are added to ``judged``."""
+    timed = Judged()
+    released = held_away(pure, observed, timed) if observed.is_away else held_near(pure, observed, timed)
+    _leave_open_as_late_as_kernel(pure - released, observed, timed)
+    judged += timed
+    return released
 
 
 def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed: Judged) -> None:
