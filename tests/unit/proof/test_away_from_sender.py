@@ -461,7 +461,24 @@ def test_a_path_that_became_longer_delays_that_end_s_acks_as_well(diagnose, held
         c.server_sends(HEADER, after_ns=MS + number % 4 * MS)
         c.client_acks(after_ns=LATE + number % 5 * MS)
         c.server_sends(BODY, after_ns=RELEASE if held else 1 * MS + number * 7 % 40 * MS)
-    assert diagnose(c.seen_at("client")).verdict == ("INCONCLUSIVE" if held else "CLEAN")
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.quality.unresolved) == (
+        ("INCONCLUSIVE", {"path_varies": 40}) if held else ("CLEAN", {})
+    )
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [(6, "CLEAN"), (2, "INCONCLUSIVE")])
+def test_a_few_slow_acks_show_no_longer_path(diagnose, slow, verdict):
+    """One in ``slow`` of a near server's ACKs takes 4 ms; what it pauses for ends 2 to 3 ms behind the late ACK."""
+    c = Conversation(rtt_ns=100 * US)
+    c.handshake()
+    for number in range(48):
+        c.client_sends(REQUEST, after_ns=70 * MS)
+        c.server_acks(after_ns=20 * US if number % slow else 4 * MS)
+        c.server_sends(HEADER, after_ns=MS + number % 4 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=2 * MS + number * 7 % 20 * 50 * US)
+    assert diagnose(c.seen_at("client")).verdict == verdict
 
 
 def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(diagnose):

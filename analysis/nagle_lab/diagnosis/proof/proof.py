@@ -45,7 +45,7 @@ from nagle_lab.diagnosis.proof.late_acks import (
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import is_chance, middle_half
+from nagle_lab.diagnosis.proof.pauses import middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import BLIND, COARSE
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
@@ -152,10 +152,7 @@ def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed:
     if len(quick) < COMPARABLE or percentile(quick, 75) <= latest:
         return
     slowest = percentile(quick, 90) + slack(observed.sender_fastest)
-    as_late = others.released_within(latest, slowest)
-    if is_chance(len(as_late), others.ack_to_release, slowest, slowest - latest, 1):
-        return
-    timed.leave_open_after_all(as_late, Rejected.LATER_RELEASE, Obstacle.PATH_VARIES)
+    timed.leave_open_after_all(others.released_within(latest, slowest), Rejected.LATER_RELEASE, Obstacle.PATH_VARIES)
 
 
 def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Column) -> Column:
