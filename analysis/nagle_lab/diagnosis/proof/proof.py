@@ -138,9 +138,9 @@ def _released_by_time(pure: Candidates, observed: Observed, judged: Judged) -> C
 
 
 def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed: Judged) -> None:
-    """Leave open those of ``others`` that ``timed`` has as pauses, but come no later than that end's kernel answers.
+    """Leave open those of ``others`` that ``timed`` rejects as pauses though that kernel's answers are as late.
 
-    A quarter of its ACKs and handshakes or more come later than its fastest: the path became longer, or it varies.
+    Where a quarter of its ACKs and handshakes or more are later than the fastest: the path became longer, or varies.
     """
     for _, rows in timed.unresolved:
         others = others.not_among(others.row, rows)
