@@ -45,7 +45,7 @@ def test_two_runs_under_load(tmp_path: Path):
     entries = read(tmp_path / "soak.jsonl")
     assert [(e.variant, e.expected) for e in entries] == [("nodelay-off", "STALL"), ("nodelay-on", "CLEAN")]
     for entry in entries:
-        assert_never_wrong(entry.verdict, entry.code, entry.expected)
+        assert_never_wrong(entry.verdict, entry.code, entry.expected, done.stderr)
     assert max(busy) == os.cpu_count()
     assert stress(tmp_path) == []
     kept = {Path(entry.folder).name for entry in entries if entry.folder}  # of runs that are not as expected
