@@ -481,19 +481,24 @@ def test_a_few_slow_acks_show_no_longer_path(diagnose, slow, verdict):
     assert diagnose(c.seen_at("client")).verdict == verdict
 
 
-def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(diagnose):
-    """By 32 ms, on the first of seven connections: ACKs of that end that are as late could be delayed ones."""
+@pytest.mark.parametrize("place", ["client", "server"])
+@pytest.mark.parametrize(
+    ("held", "more_ms", "verdict"), [(True, 0, "STALL"), (True, 12, "INCONCLUSIVE"), (False, 0, "CLEAN")]
+)
+def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(diagnose, place, held, more_ms, verdict):
+    """By 32 ms, on the first of seven connections; the others' paths differ by twice ``more_ms``."""
 
-    def held(c: Conversation, number: int) -> None:
+    def reply(c: Conversation, number: int) -> None:
         if number == 2 and c.one_way_ns < MS:
             c.one_way_ns += 16 * MS
         c.client_sends(REQUEST, after_ns=20 * MS)
         c.server_acks(after_ns=10 * US)
         c.server_sends(HEADER, after_ns=10 * MS + number * 313 * US)
         c.client_acks(after_ns=LATE + number % 5 * MS)
-        c.server_sends(BODY, after_ns=RELEASE)
+        c.server_sends(BODY, after_ns=RELEASE if held else (6 + number * 5 % 23) * MS)
 
-    rtt_ns = [40 * US] + 6 * [32 * MS]
-    talks = [talk(held, 7, rtt_ns=rtt_ns[at], client=("10.0.0.1", 40_000 + at)) for at in range(7)]
-    result = diagnose(merge(*(c.seen_at("client") for c in talks)))
-    assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["path_varies"] == 41
+    rtt_ns = [40 * US, *((32 + at % 3 * more_ms) * MS for at in range(6))]
+    talks = [talk(reply, 7, rtt_ns=rtt_ns[at], client=("10.0.0.1", 40_000 + at)) for at in range(7)]
+    result = diagnose(merge(*(c.seen_at(place) for c in talks)))
+    assert (result.verdict, result.summary.stalls) == (verdict, 42 if verdict == "STALL" else 0)
+    assert (result.quality.unresolved.get("path_varies", 0) >= 41) is (verdict == "INCONCLUSIVE")

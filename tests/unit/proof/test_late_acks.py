@@ -26,6 +26,21 @@ def test_any_delayed_ack_timer_counts(diagnose, wait):
     assert result.summary.grounds == {"repetition_at_sender": 19}
 
 
+@pytest.mark.parametrize("connections", [1, 4])
+def test_a_short_timer_that_delays_every_ack_is_no_longer_path(diagnose, connections):
+    """Of 10 ms, behind each header; what else the client acknowledges its requests do."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=5 * MS)
+        c.server_sends(HEADER, after_ns=50 * US)
+        c.client_acks(after_ns=10 * MS)
+        c.server_sends(BODY, after_ns=RELEASE)
+
+    talks = [talk(exchange, client=("10.0.0.1", 40_000 + at)) for at in range(connections)]
+    result = diagnose(merge(*(c.segments for c in talks)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19 * connections)
+
+
 def test_packets_out_of_order_on_other_connections_take_no_stall_away(diagnose):
     """Of a bulk transfer beside them every second segment was captured after its ACK."""
     bulk = Conversation(client=("10.0.0.7", 41_000), server=("10.0.0.2", 9_000))

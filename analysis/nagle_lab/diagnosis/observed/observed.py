@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.observed.columns import lowest, percentile
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.programs import LATE, Program, Reactions
-from nagle_lab.tcp.events import MS
+from nagle_lab.tcp.events import DELAYED, MS
 
 US = 1_000  # ns
 
@@ -139,7 +139,8 @@ def fastest(handshake: list[int], others: list[int]) -> int | None:
 def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     """What was observed of the program of these candidates."""
     reactions, peers = program.reactions, program.peer_reactions
-    peer = fastest(peers.handshake, peers.after_handshake) or min(peers.handshake, default=0)
+    peer = _after_path_became_longer(peers) or fastest(peers.handshake, peers.after_handshake)
+    peer = peer or min(peers.handshake, default=0)
     if not peers.handshake and peer >= NEAR and len(known := c.only(c.is_path_known > 0)):
         peer = min(peer, lowest(known.peer_fastest_ack))
     sender_fastest = _sender_fastest(reactions, c)
@@ -160,6 +161,8 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
 
     What comes in less than a third of the time in which anything else did was under way before the ACK.
     """
+    if longer := _after_path_became_longer(own):
+        return longer
     by_itself = fastest(own.handshake, own.after_handshake)
     releases = [int(release) for release in c.ack_to_release[:MOST_LOOKED_AT]]
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
@@ -172,6 +175,21 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
         # All but the first: one may have left before the ACK arrived.
         releases = sorted(release for release in releases if 3 * release >= by_itself)[1:]
     return min([by_itself, *releases])
+
+
+def _after_path_became_longer(own: Reactions) -> int | None:
+    """How long nearly all handshakes and ACKs but delayed ones take, ns, if longer than the fastest handshake varies.
+
+    None where most handshakes are faster: a SYN proxy may have answered these, or a short timer delays the ACKs.
+    """
+    if not own.handshake:
+        return None
+    handshake = percentile(own.handshake, 50)
+    quick = [*own.handshake, *(ns for ns in own.ack if ns < handshake + DELAYED)]
+    usual = int(percentile(quick, 25))
+    least, most = around(usual)
+    is_steady = handshake >= least and percentile(quick, 75) <= most
+    return usual if is_steady and usual > around(min(own.handshake))[1] else None
 
 
 def late_margin(peer: int) -> int:
