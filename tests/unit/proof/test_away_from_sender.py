@@ -483,10 +483,13 @@ def test_a_few_slow_acks_show_no_longer_path(diagnose, slow, verdict):
 
 @pytest.mark.parametrize("place", ["client", "server"])
 @pytest.mark.parametrize(
-    ("held", "more_ms", "verdict"), [(True, 0, "STALL"), (True, 12, "INCONCLUSIVE"), (False, 0, "CLEAN")]
+    ("held", "before", "more_ms", "verdict"),
+    [(True, 1, 0, "STALL"), (True, 6, 0, "STALL"), (True, 1, 12, "INCONCLUSIVE"), (False, 1, 0, "CLEAN")],
 )
-def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(diagnose, place, held, more_ms, verdict):
-    """By 32 ms, on the first of seven connections; the others' paths differ by twice ``more_ms``."""
+def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(
+    diagnose, place, held, before, more_ms, verdict
+):
+    """By 32 ms, on the first of seven connections, or six; the paths of later ones differ by twice ``more_ms``."""
 
     def reply(c: Conversation, number: int) -> None:
         if number == 2 and c.one_way_ns < MS:
@@ -497,7 +500,7 @@ def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(diagno
         c.client_acks(after_ns=LATE + number % 5 * MS)
         c.server_sends(BODY, after_ns=RELEASE if held else (6 + number * 5 % 23) * MS)
 
-    rtt_ns = [40 * US, *((32 + at % 3 * more_ms) * MS for at in range(6))]
+    rtt_ns = [40 * US] * before + [(32 + at % 3 * more_ms) * MS for at in range(7 - before)]
     talks = [talk(reply, 7, rtt_ns=rtt_ns[at], client=("10.0.0.1", 40_000 + at)) for at in range(7)]
     result = diagnose(merge(*(c.seen_at(place) for c in talks)))
     assert (result.verdict, result.summary.stalls) == (verdict, 42 if verdict == "STALL" else 0)

@@ -178,17 +178,16 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
 
 
 def _after_path_became_longer(own: Reactions) -> int | None:
-    """How long nearly all handshakes and ACKs but delayed ones take, ns, if longer than the fastest handshake varies.
+    """How long most handshakes and ACKs but delayed ones take, ns, if longer than the fastest handshake varies.
 
-    None where most handshakes are faster: a SYN proxy may have answered these, or a short timer delays the ACKs.
+    None where no handshake took as long: a SYN proxy may have answered them, or a short timer delays the ACKs.
     """
     if not own.handshake:
         return None
-    handshake = percentile(own.handshake, 50)
-    quick = [*own.handshake, *(ns for ns in own.ack if ns < handshake + DELAYED)]
+    quick = [*own.handshake, *(ns for ns in own.ack if ns < max(own.handshake) + DELAYED)]
     usual = int(percentile(quick, 25))
     least, most = around(usual)
-    is_steady = handshake >= least and percentile(quick, 75) <= most
+    is_steady = percentile(quick, 75) <= most and any(least <= ns <= most for ns in own.handshake)
     return usual if is_steady and usual > around(min(own.handshake))[1] else None
 
 
