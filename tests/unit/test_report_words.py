@@ -6,6 +6,9 @@ from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.reports.words.numbers import cause_name
+from nagle_lab.reports.words.phrases import findings
+from support.stories import prompt, talk
+from support.synthetic import MS, US, merge
 
 
 def test_every_cause_of_an_idle_gap_has_a_name_for_people():
@@ -19,3 +22,14 @@ def test_the_page_explains_every_field_of_a_summary():
     rows = "\n".join(line for line in page.splitlines() if line.startswith("| `summary."))
     explained = set(re.findall(r"`(?:summary\.)?([a-z_]+)`", rows))
     assert set(Summary.__struct_fields__) - explained == set()
+
+
+def test_what_a_round_trip_took_is_said_of_those_that_were_waited_for(diagnose):
+    """The path became longer behind the first of two handshakes."""
+    c = talk(prompt, exchanges=1, rtt_ns=40 * US)
+    c.one_way_ns = 10 * MS
+    for number in range(19):
+        prompt(c, number)
+    later = talk(prompt, exchanges=1, rtt_ns=20 * MS, client=("10.0.0.1", 2))
+    (row,) = findings(diagnose(merge(c.seen_at("server"), later.seen_at("server"))))
+    assert re.match("20 times .* one round trip each, about 20[.]. ms; TCP_NODELAY at the server", row[1]), row

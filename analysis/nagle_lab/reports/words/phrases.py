@@ -81,14 +81,13 @@ def _round_trips(s: Summary) -> str:
     """What Nagle's algorithm costs without any delayed ACK."""
     if not s.round_trips.count:
         return ""
-    ways = [us for us in s.round_trip_us.values() if us is not None]
-    each = f", about {sum(ways) / 1e3:.1f} ms" if len(ways) == len(s.round_trip_us) else ""
+    each = s.round_trips.total_ms / s.round_trips.count
     held_by = [role for role, count in s.round_trips_by.items() if count]
     whose = f"the {held_by[0]}'s data" if len(held_by) == 1 else "data of both ends"
     where = f"the {held_by[0]}" if len(held_by) == 1 else "both"
     return (
         f"{times_text(s.round_trips.count)} Nagle's algorithm held {whose} until an ACK that was not delayed: "
-        f"one round trip each{each}; TCP_NODELAY at {where} saves that"
+        f"one round trip each, about {each:.1f} ms; TCP_NODELAY at {where} saves that"
     )
 
 
