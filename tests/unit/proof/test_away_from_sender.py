@@ -505,3 +505,23 @@ def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(
     result = diagnose(merge(*(c.seen_at(place) for c in talks)))
     assert (result.verdict, result.summary.stalls) == (verdict, 42 if verdict == "STALL" else 0)
     assert (result.quality.unresolved.get("path_varies", 0) >= 41) is (verdict == "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize("clock", ["ack", "own"])
+def test_on_a_slow_link_what_was_held_keeps_no_clock_though_large_ones_come_later(diagnose, clock):
+    """Two held segments in turn, of 1,000 and 77 bytes, at 1 Mbit/s: the longer the wait, the sooner the release.
+
+    Or the program writes each 90 ms after the one before, as its own clock says.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=50 * MS)
+        sent = c.server_sends(77, after_ns=200 * US)
+        for at, held in enumerate((1000, 77)):
+            c.client_acks(after_ns=LATE + (number + at) * 37 % 10 * 100 * US)
+            when = {"after_ns": RELEASE} if clock == "ack" else {"at_ns": sent.ts_ns + 90 * MS}
+            sent = c.server_sends(held, **when)
+
+    c = talk(exchange, exchanges=20, rtt_ns=20 * MS, ns_per_byte=8_000, timestamps=False)
+    result = diagnose(c.seen_at("middle"))
+    assert result.verdict == ("INCONCLUSIVE" if clock == "ack" else "CLEAN")

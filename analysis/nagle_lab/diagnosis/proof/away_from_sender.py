@@ -45,6 +45,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     is_paced,
     is_quiet,
     middle_half,
+    of_one_size,
     pauses_anyway,
     sent_at_once,
     sent_at_once_but_delayed,
@@ -101,11 +102,13 @@ def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
 def _keeps_own_clock(c: Candidates, resolution: int) -> bool:
     """Whether releases come by the program's clock, and not most of them as soon as their ACKs arrived.
 
-    On a slow link both vary by the sizes of trigger and release.
+    On a slow link both vary by the sizes of trigger and release, so those of one size come so, too.
     """
     at_once = sent_at_once(c)
     are_released = 2 * len(at_once) > len(c) and not are_chance(at_once, c)
-    return is_paced(c, resolution) and not are_released
+    alike = of_one_size(c)
+    is_by_size = len(alike) >= COMPARABLE and not is_paced(alike, resolution)
+    return is_paced(c, resolution) and not is_by_size and not are_released
 
 
 class _Expected(NamedTuple):

@@ -27,6 +27,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
     are_chance,
     follows_ack,
+    of_one_size,
     sent_at_once,
     sent_later,
     stand_out,
@@ -117,16 +118,7 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     at_once = sent_at_once(off)
     if not observed.is_away or len(at_once) < COMPARABLE or are_chance(at_once, off):
         return nothing
-    return at_once if follows_ack(_of_one_size(at_once)) is not False else nothing
-
-
-def _of_one_size(c: Candidates) -> Candidates:
-    """Those with the most usual sizes of trigger and release: on a slow link others come sooner, or later."""
-    both = Counter(zip(listed(c.trigger_bytes), listed(c.released_bytes), strict=True)).most_common(1)
-    if not both:
-        return c
-    (trigger, released), _ = both[0]
-    return c.only((c.trigger_bytes == trigger) & (c.released_bytes == released))
+    return at_once if follows_ack(of_one_size(at_once)) is not False else nothing
 
 
 def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:

@@ -2,6 +2,7 @@
 explains, whether a clock of its own paces it, and when it left by its timestamps.
 """
 
+from collections import Counter
 from math import sqrt
 from statistics import correlation, pstdev
 
@@ -88,6 +89,15 @@ def is_paced(c: Candidates, resolution: int) -> bool:
     """
     spread = middle_half(c.ack_to_release) if len(c) >= COMPARABLE else 0
     return spread > max(300 * US, 2 * resolution) and 2 * middle_half(c.trigger_to_release) < spread
+
+
+def of_one_size(c: Candidates) -> Candidates:
+    """Those with the most usual sizes of trigger and release: on a slow link others come sooner, or later."""
+    both = Counter(zip(listed(c.trigger_bytes), listed(c.released_bytes), strict=True)).most_common(1)
+    if not both:
+        return c
+    (trigger, released), _ = both[0]
+    return c.only((c.trigger_bytes == trigger) & (c.released_bytes == released))
 
 
 def follows_ack(c: Candidates) -> bool | None:
