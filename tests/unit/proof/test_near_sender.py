@@ -534,3 +534,22 @@ def test_few_releases_that_differ_are_no_surer_than_many(diagnose, count):
     on_loopback = talk(exchange, client=("127.0.0.1", 40_000), server=("127.0.0.1", 80))
     result = diagnose(on_loopback.segments)
     assert (result.verdict, result.quality.unresolved.keys()) == ("INCONCLUSIVE", {"like_a_program"})
+
+
+def test_where_each_connection_is_slow_nothing_is_left_to_judge(diagnose):
+    """A busy server answers SYNs in 470 µs, and sends 230 to 840 µs behind each late ACK, on both connections."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=90 * US)
+        c.server_sends(HEADER, after_ns=MS)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, after_ns=(230 + number * 97 % 610) * US)
+
+    talks = [Conversation(("10.0.0.1", 40_000 + at), t0_ns=SECOND + at * MS, rtt_ns=2 * MS) for at in range(3)]
+    for c in talks:
+        c.handshake(after_ns=470 * US)
+    for number in range(24):
+        exchange(talks[number % 2], number)
+    result = diagnose(merge(*(c.seen_at("server") for c in talks)))
+    assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["like_a_program"] == 24

@@ -108,8 +108,11 @@ def _held_by_release_times(
         judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
         others = distinct(slow.connection)
         pure, near = (some.not_among(some.connection, others) for some in (pure, near))
+        if not len(near):
+            judged.reject(len(pure), Rejected.LATER_RELEASE)
+            return near
         middle = usual_release(near, observed.setting.resolution)
-    if len(near) and _is_slower_than_program(middle, observed):
+    if _is_slower_than_program(middle, observed):
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         return near.picked([])
