@@ -45,7 +45,7 @@ from nagle_lab.diagnosis.proof.relays import leave_open_asked, reject_relayed
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import OpenByServer
-from nagle_lab.diagnosis.sums import Sums, astray_shares, largest_clock_step
+from nagle_lab.diagnosis.sums import Astray, Sums, count_astray, largest_clock_step
 from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE
@@ -74,7 +74,7 @@ class Findings:
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often, by the role of the end whose data waited so
     resolution : of the capture's clock, the coarsest where there are several
-    astray_share : of the data segments that the capture lacks, or has after their acknowledgement
+    astray : data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
     held, delayed : the ends that held and that delayed
     unwanted : connections that are not to be judged
@@ -109,9 +109,10 @@ class Findings:
         seen_again = mark_seen_again(tables.connection)
         self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
         self._count_before_judging(tables)
-        self.astray_share, swapped_share = astray_shares(tables.connection)
+        self.astray = count_astray(tables.connection)
         self.resolution = max(resolution, largest_clock_step(tables.connection))
-        setting = Setting(resolution, self.astray_share, swapped_share, copied=copied, seen_again=seen_again)
+        shares = self.astray.share, self.astray.swapped_share
+        setting = Setting(resolution, *shares, copied=copied, seen_again=seen_again)
         programs = Programs(tables, paths or KnownPaths())
         self._prove_all(tables, programs, setting, AnswersBySocket(answers, tables.connection))
         self.sums = Sums(self.connections)
@@ -201,8 +202,8 @@ class Findings:
                 sent += row[columns["data_segments", side]]
                 lost += row[columns["lost", side]]
                 swapped += row[columns["swapped", side]]
-        astray, out_of_order = (lost + swapped) / max(sent, 1), swapped / max(sent, 1)
-        return replace(setting, resolution=resolution, astray_share=astray, swapped_share=out_of_order)
+        astray = Astray(sent, lost, swapped)
+        return replace(setting, resolution=resolution, astray_share=astray.share, swapped_share=astray.swapped_share)
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))

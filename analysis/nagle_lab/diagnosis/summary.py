@@ -54,7 +54,8 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             quality.damage,
             set_back=capture.set_back,
             one_way=_one_way(totals.connections, findings.sums.both_ways),
-            astray_share=findings.astray_share,
+            astray_share=findings.astray.share,
+            swapped=findings.astray.untold,
             unresolved=findings.obstacles,
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
@@ -118,7 +119,7 @@ def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) ->
         rejected=dict(findings.rejected),
         unresolved=dict(findings.obstacles),
         clock_resolution_us=findings.resolution / 1e3,
-        astray_share=round(findings.astray_share, 4),
+        astray_share=round(findings.astray.share, 4),
     )
 
 

@@ -1,5 +1,7 @@
 """Sums over the connections of a capture."""
 
+from typing import NamedTuple
+
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.observed.columns import (
     Column,
@@ -63,15 +65,35 @@ def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]
     return of_clients, of_servers
 
 
-def astray_shares(connections: Table) -> tuple[float, float]:
-    """The share of all data segments that the capture lacks, or has only after their ACKs; and that of the latter."""
-    sent = lost = swapped = 0
+class Astray(NamedTuple):
+    """Data segments that the capture lacks, or has only after their ACKs."""
+
+    sent: int  # all of them
+    lost: int = 0
+    swapped: int = 0  # captured after their ACKs
+    untold: int = 0  # of these, the ones without timestamps, which tell what had arrived
+
+    @property
+    def share(self) -> float:
+        """That of both."""
+        return (self.lost + self.swapped) / max(self.sent, 1)
+
+    @property
+    def swapped_share(self) -> float:
+        """That of those captured after their ACKs."""
+        return self.swapped / max(self.sent, 1)
+
+
+def count_astray(connections: Table) -> Astray:
+    """How many data segments the capture lacks, or has only after their ACKs."""
+    sent = lost = swapped = untold = 0
     for rows, _ in chunks(connections):
         for side in (0, 1):
             sent += total(rows["data_segments", side])
             lost += total(rows["lost", side])
             swapped += total(rows["swapped", side])
-    return ((lost + swapped) / sent, swapped / sent) if sent else (0.0, 0.0)
+            untold += total(rows["swapped", side] * (rows["tsval_clock", side] < 0))
+    return Astray(sent, lost, swapped, untold)
 
 
 def largest_clock_step(connections: Table) -> int:

@@ -99,6 +99,37 @@ def test_timestamps_of_coarse_steps_show_no_pauses(diagnose, step):
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"coarse_clock": 39})
 
 
+@pytest.mark.parametrize(("pause_ms", "verdict"), [(0, "INCONCLUSIVE"), (9, "CLEAN")])
+def test_what_the_ack_was_longer_under_way_is_no_pause_behind_it(diagnose, pause_ms, verdict):
+    """Its way varies by up to 7 ms, and by stamps of a millisecond what it released came with it."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=50 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.one_way_ns += (0 if number == 3 else 4 + number % 4) * MS
+        c.client_acks(after_ns=LATE)
+        c.one_way_ns = 20 * MS
+        c.server_sends(BODY, after_ns=RELEASE + (pause_ms + number % 5) * MS * (pause_ms > 0))
+
+    c = talk(exchange, exchanges=40, rtt_ns=40 * MS)
+    coarse = [replace(s, ts_ns=s.ts_ns // MS * MS) for s in c.seen_at("server")]
+    assert diagnose(coarse).verdict == verdict
+
+
+def test_what_is_stamped_before_the_ack_that_let_it_go_is_no_sign_of_nodelay(diagnose):
+    """What the server sends is stamped a millisecond early; one in eight replies then comes before its request."""
+    c = Conversation(rtt_ns=2 * MS, timestamps=False)
+    c.handshake()
+    for number in range(80):
+        c.client_sends(REQUEST, after_ns=20 * MS)
+        c.server_sends(HEADER, after_ns=3 * MS if number % 8 else 200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=RELEASE)
+    early = [replace(s, ts_ns=s.ts_ns - MS * (s.sport == 80)) for s in c.seen_at("server")]
+    result = diagnose(sorted(early, key=lambda s: s.ts_ns))
+    assert result.verdict == "INCONCLUSIVE" and result.reason.startswith("10 times data was captured after its ack")
+
+
 @pytest.mark.parametrize(("every", "verdict"), [(30, "INCONCLUSIVE"), (100, "CLEAN")])
 def test_a_few_late_acks_that_cannot_be_told_are_enough_to_hide_a_rare_stall(diagnose, every, verdict):
     """Of 120 exchanges four, or one, may have stalled, and in no other could one have shown."""

@@ -306,13 +306,14 @@ def _is_blind(pure: Candidates, observed: Observed) -> bool:
 
 def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
+    resolution = observed.setting.resolution
     delays = pure.only(pure.tsval_delay >= 0).tsval_delay
-    limit = observed.sender_fastest + 2 * observed.setting.resolution + MS
-    soon = pure.only(pure.ack_to_release <= limit)
+    soon = pure.only(pure.ack_to_release <= observed.sender_fastest + 2 * resolution + MS)
     if len(delays) >= COMPARABLE and len(delays) > len(pure) / 2:
         at_once = pure.only((pure.tsval_delay >= 0) & (pure.tsval_delay < 2))
         not_known = soon.only(soon.tsval_delay < 0)
-        unsure = at_once | not_known
+        of_the_ack = soon.only(soon.tsval_delay * MS > soon.ack_to_release + 2 * (resolution + MS))  # on its way
+        unsure = at_once | not_known | of_the_ack
     else:
         unsure = soon
     judged.leave_open(unsure, Obstacle.COARSE_CLOCK)

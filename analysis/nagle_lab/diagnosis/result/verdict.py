@@ -51,6 +51,7 @@ class Evidence:
     set_back : the clock was; then it proves nothing, for its times cannot be compared
     one_way : share of the connections that are seen in one direction only
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
+    swapped : data segments without timestamps that it has after their acknowledgement
     unresolved : how often it could not be told whether an ACK released what followed, and why
     late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: of a stream
         without answers, these are what a stall would have shown in
@@ -69,6 +70,7 @@ class Evidence:
     set_back: bool = False
     one_way: float = 0.0
     astray_share: float = 0.0
+    swapped: int = 0
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
     late_without_stall: int = 0
     chances: int = 0
@@ -137,11 +139,8 @@ def _what_hinders(evidence: Evidence) -> str:
         return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
     if reason := _too_much_is_open_of_one(evidence) or _too_much_is_open(evidence):
         return reason
-    if evidence.astray_share > MOST_ASTRAY:
-        return (
-            f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "
-            "acknowledgement; capture at one interface of one host, with `-B 16384`"
-        )
+    if reason := _too_much_is_astray(evidence):
+        return reason
     if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and evidence.judged < ENOUGH_EXCHANGES):
         which = "every connection" if evidence.one_way == 1 else f"{evidence.one_way:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
@@ -149,6 +148,21 @@ def _what_hinders(evidence: Evidence) -> str:
         return (
             f"{_exchanges_text(evidence.exchanges)}, none stalled, "
             f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
+        )
+    return ""
+
+
+def _too_much_is_astray(evidence: Evidence) -> str:
+    """Why missing segments, or those that two clocks stamped, may hide a stall, and what to do; empty if few are."""
+    if evidence.astray_share > MOST_ASTRAY:
+        return (
+            f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "
+            "acknowledgement; capture at one interface of one host, with `-B 16384`"
+        )
+    if evidence.swapped >= REPEATED and evidence.swapped > MOST_UNRESOLVED * evidence.judged:
+        return (
+            f"{times_text(evidence.swapped)} data was captured after its acknowledgement, as by two clocks: what "
+            "followed a late ACK may seem sent before it; capture at one interface of one host"
         )
     return ""
 
