@@ -398,17 +398,68 @@ def test_a_neighbour_that_sleeps_is_no_timer(diagnose, shortest_ms, longest_ms, 
 
 
 @pytest.mark.parametrize(
-    ("late", "timestamps", "exchanges", "verdict"),
+    ("late", "timestamps", "rtt", "exchanges", "verdict"),
     [
-        (18 * MS, True, 8, "INCONCLUSIVE"),
-        (18 * MS, False, 8, "STALL"),  # another stack's timer
-        (18 * MS, True, 12, "STALL"),  # so many as alike: a program that reads late
-        (41 * MS, True, 8, "STALL"),
+        (18 * MS, True, 300 * US, 8, "INCONCLUSIVE"),
+        (18 * MS, False, 300 * US, 8, "STALL"),  # another stack's timer
+        (18 * MS, True, 300 * US, 12, "STALL"),  # so many as alike: a program that reads late
+        (41 * MS, True, 300 * US, 8, "STALL"),
+        (18 * MS, True, 5 * MS, 30, "INCONCLUSIVE"),  # a path that repeats what was lost on it
+        (18 * MS, False, 5 * MS, 30, "STALL"),
+        (41 * MS, True, 5 * MS, 30, "STALL"),
     ],
 )
-def test_a_few_acks_sooner_than_any_timer_of_linux_may_be_the_path_s(diagnose, late, timestamps, exchanges, verdict):
-    c = talk(reply_in_two(late, lambda _: RELEASE), 1 + exchanges, rtt_ns=300 * US, timestamps=timestamps)
+def test_acks_sooner_than_any_timer_of_linux_may_be_the_path_s(diagnose, late, timestamps, rtt, exchanges, verdict):
+    """A few of a near client; any number of a far one."""
+    c = talk(reply_in_two(late, lambda _: RELEASE), 1 + exchanges, rtt_ns=rtt, timestamps=timestamps)
     assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("place", "slow", "verdict"),
+    [
+        ("server", (), "STALL"),
+        ("server", (1, 3), "INCONCLUSIVE"),
+        ("server", (1,), "STALL"),
+        (0.05, (1, 3), "INCONCLUSIVE"),  # by those of the server
+        ("client", (1, 3), "STALL"),  # nothing lies between
+    ],
+)
+def test_handshakes_as_late_as_acks_show_that_the_path_delays_both(diagnose, place, slow, verdict):
+    """By 40 ms, as long as Linux's timer takes: on ``slow`` ones of four connections."""
+
+    def exchange(at: int) -> list[Segment]:
+        c = Conversation(("10.0.0.1", 40_000 + at), rtt_ns=5 * MS, t0_ns=SECOND + at * 7 * MS)
+        more = 40 * MS * (at in slow)
+        c.one_way_ns += more // 2
+        c.handshake()
+        c.one_way_ns -= more // 2
+        c.client.now_ns += 40 * MS
+        for number in range(20):
+            reply_in_two(LATE if number % 2 else 10 * US, lambda _: RELEASE)(c, number)
+        return c.seen_at(place)
+
+    assert diagnose(merge(*map(exchange, range(4)))).verdict == verdict
+
+
+@pytest.mark.parametrize(("least_ms", "verdict"), [(0, "INCONCLUSIVE"), (10, "STALL")])
+def test_acks_that_begin_to_be_late_where_those_in_time_end_are_no_timer_s(diagnose, least_ms, verdict):
+    """Without timestamps, from before the capture: a path that delays by up to 18 ms, mostly by more than 8.
+
+    Or a fifth of the ACKs comes at once, the others 10 to 18 ms later.
+    """
+
+    def ask(c: Conversation, number: int) -> None:
+        share = (number * 37 % 97 / 97) ** 0.5
+        late_ms = 18 * share if not least_ms else max(18 * share, least_ms) if share > 0.44 else 0
+        c.client_sends(REQUEST, after_ns=50 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=int(late_ms * MS))
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    c = talk(ask, 97, rtt_ns=40 * MS, timestamps=False)
+    assert diagnose(c.seen_at("server")[3:]).verdict == verdict
 
 
 @pytest.mark.parametrize(("queue_ms", "stalls"), [(12, 40), (0, 50)])

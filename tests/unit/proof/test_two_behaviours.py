@@ -143,3 +143,23 @@ def test_what_stays_open_alone_stays_open_beside_tcp_nodelay(diagnose):
     assert (alone.verdict, alone.quality.unresolved) == ("INCONCLUSIVE", {"own_pace": 39})
     result = diagnose(merge(unsure.seen_at("client"), other.seen_at("client")))
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"nagle_off_elsewhere": 39})
+
+
+@pytest.mark.parametrize(("others_ms", "verdict"), [(6, "INCONCLUSIVE"), (0, "STALL")])
+def test_what_the_path_explains_of_all_connections_is_no_stall_of_each(diagnose, others_ms, verdict):
+    """On two ACKs come 11 to 13 ms late, as another stack's timer may send them; on the others a little sooner."""
+
+    def acknowledged(late_ms: int) -> Story:
+        def exchange(c: Conversation, number: int) -> None:
+            c.client_sends(REQUEST, after_ns=50 * MS)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=(late_ms + number % 3 if late_ms else 0) * MS)
+            c.server_sends(BODY, after_ns=10 * US)
+
+        return exchange
+
+    talks = [
+        talk(acknowledged(late_ms), 20, client=(ONE[0], 50_000 + at), rtt_ns=8 * MS, timestamps=False)
+        for at, late_ms in enumerate((11, 11, others_ms, others_ms))
+    ]
+    assert diagnose(merge(*(c.seen_at("server") for c in talks))).verdict == verdict

@@ -230,6 +230,8 @@ class Programs(dict[int, Program]):
         for key, which, samples in _grouped(other, kind, ns):
             self[key].peer_reactions.keep(which, samples)
         more = ns - involved.fastest_ack(side)
+        for key, which, samples in _grouped(reacting, kind, more):
+            self[key].reactions.keep_more(which, samples)
         for key, which, samples in _grouped(other, kind, more):
             self[key].peer_reactions.keep_more(which, samples)
 

@@ -7,7 +7,7 @@ is no stall, its connections are judged by themselves, too. docs/proof.md, rule 
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import groups, percentile
+from nagle_lab.diagnosis.observed.columns import among, groups, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE
 from nagle_lab.diagnosis.observed.observed import LATE_NEAR, Observed, Setting, observe
 from nagle_lab.diagnosis.observed.programs import Program
@@ -41,11 +41,15 @@ def _judged_apart(
     others has a stall or a candidate left open, and the others are no more than three of four, because of many
     connections the pauses of a few end right behind the ACK by chance. They are stalls, too, where a kernel certainly
     let the data go: at the sender, sooner than any program is woken. Otherwise what was found together stands;
-    where no stall was, all that are found here are left open. No stall that was found together is lost.
+    where no stall was, all that are found here are left open. No stall that was found together is lost. What together
+    was left open because of the path stays so.
     """
     alone = _judged_alone(c, late, program, setting)
     on_those = _proved(c.among(c.connection, alone.holding), program, setting)
     if _seemingly_held(on_those) < CONCLUSIVE or on_those.stall_count < together.stall_count:
+        return together
+    held = late.among(late.connection, alone.holding)
+    if _are_left_to_the_path(held, together):
         return together
     elsewhere = _proved(c.not_among(c.connection, alone.holding), program, setting)
     are_others_decided = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
@@ -53,7 +57,7 @@ def _judged_apart(
         return on_those + elsewhere
     if together.stall_count:
         return together
-    if not _are_at_once(late.among(late.connection, alone.holding), observe(program, setting, c)):
+    if not _are_at_once(held, observe(program, setting, c)):
         on_those = on_those.all_open(Obstacle.CONNECTIONS_DIFFER)
     return on_those + elsewhere.all_open(Obstacle.CONNECTIONS_DIFFER)
 
@@ -86,6 +90,12 @@ def _seemingly_held(judged: Judged) -> int:
     """How many are stalls, or would be if nothing showed that Nagle's algorithm is off elsewhere."""
     open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.NAGLE_OFF_ELSEWHERE]
     return judged.stall_count + sum(map(len, open_ones))
+
+
+def _are_left_to_the_path(held: Candidates, together: Judged) -> bool:
+    """Whether most are open because of the path: fewer ACKs do not tell better what it varies by."""
+    of_path = [rows for obstacle, rows in together.unresolved if obstacle is Obstacle.PATH_VARIES]
+    return 2 * sum(total(among(held.row, rows)) for rows in of_path) > len(held)
 
 
 def _are_at_once(late: Candidates, observed: Observed) -> bool:

@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
+from nagle_lab.diagnosis.observed.observed import AWAY, LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
 from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
@@ -55,11 +55,14 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
     round_trips, peers = _round_trips_to_peers(observed), observed.program.peer_reactions
     is_far = peer_fastest >= NEAR or (len(round_trips) >= COMPARABLE and percentile(round_trips, 25) >= NEAR)
-    if not is_far and not _vary_though_linux(pure, peer_fastest, observed.setting.resolution):
+    may_vary = _vary_though_linux(pure, peer_fastest, observed.setting.resolution)
+    if not is_far and not may_vary and not _handshakes_are_as_late(pure, observed):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
         sent_in_time = late.only(late.pure) - pure
         by_timer = _made_by_a_timer(surely.only(surely.pure), sent_in_time, c.only(c.pure), peer_fastest)
+        if _handshakes_are_as_late(late.only(late.pure), observed):
+            by_timer = by_timer.picked([])
         _leave_to_the_path(pure - by_timer, observed, judged)
         pure = by_timer
     # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
@@ -90,17 +93,18 @@ def set_aside_late_by_bytes(held: Candidates, observed: Observed, judged: Judged
 
 
 def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without those whose ACKs came sooner than a timer of Linux fires, where their host is a Linux and they are few.
+    """Without those whose ACKs came sooner than a timer of Linux fires, where their host is a Linux, and far or few.
 
-    Their host was late, or the path was: a radio that sleeps, for example. Many of them show which. A Linux is known
-    by its timestamps; or by its timer, and then those are set aside beside which as many ACKs came a little sooner.
+    Their host was late, or the path was: a radio that sleeps, for example. Many of a near one show which. A Linux is
+    known by its timestamps; or by its timer, and then those are set aside beside which as many came a little sooner.
     """
     waits = held.late_by(observed.peer_fastest)
     sooner = held.only(waits < SOONEST_TIMER)
     if not len(sooner):
         return held
     if len(sooner) == len(held):
-        is_unsure = len(held) < CONCLUSIVE and 2 * total(held.tsval_delay >= 0) > len(held)
+        is_few_or_far = len(held) < CONCLUSIVE or observed.peer_fastest >= NEAR
+        is_unsure = is_few_or_far and 2 * total(held.tsval_delay >= 0) > len(held)
     else:
         is_linux = 2 * total(waits >= LINUX_TIMER) > len(held)
         is_unsure = is_linux and _as_many_came_a_little_sooner(sooner, observed.early, observed.peer_fastest)
@@ -136,7 +140,7 @@ def _held_for_a_round_trip(observed: Observed) -> Candidates:
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
-    unsure = pure if observed.is_away else pure.only(pure.ack_to_release < PAUSE)
+    unsure = pure if observed.is_away else pure.only(pure.ack_to_release < PAUSE + 2 * observed.setting.resolution)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
 
@@ -157,12 +161,15 @@ def _is_made_by_the_path(late: Candidates, sent_late_count: int, c: Candidates, 
     under_way = len(late) - sent_late_count
     if (under_way > 1 and 2 * under_way >= sent_late_count) or _are_late_both_ways(late, observed):
         return True
+    if _handshakes_are_as_late(late, observed):
+        return True
     if _are_alike_and_alone(late, c, peer_fastest):
         return False
     is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     return (
         _all_else_is_as_late(late, peer_fastest, more)
+        or _follow_those_in_time(late, c, peer_fastest)
         or _waits_differ(late, peer_fastest, peers)
         or _every_ack_is_as_late(late, peer_fastest, peers)
         or _are_the_slowest_few(late, c, peer_fastest)
@@ -213,6 +220,33 @@ def _all_else_is_as_late(late: Candidates, peer_fastest: int, more: list[int], e
         return varies
     varies = varies or percentile(more, 90) - percentile(more, 10) > LATE_FAR / 2
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
+
+
+def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
+    """Whether a quarter of an end's handshakes, two at least, took longer than its fastest reaction by as much.
+
+    No timer delays these. Each is compared with the fastest reaction on its connection. Those of the sender count
+    where the peer is away from the capture point: what delays one part of a path may delay the other.
+    """
+    if not len(late):
+        return False
+    peer_fastest, program = observed.peer_fastest, observed.program
+    least = percentile(late.late_by(peer_fastest), 10) - LATE_FAR / 2 + observed.setting.resolution
+    ends = [program.peer_reactions, program.reactions] if peer_fastest >= AWAY else [program.peer_reactions]
+    for end in ends:
+        as_late = sum(ns >= least for ns in end.handshake_more)
+        if as_late >= max(2, A_FEW * len(end.handshake_more)):
+            return True
+    return False
+
+
+def _follow_those_in_time(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
+    """Whether ACKs sooner than any timer of Linux fires begin where those in time end: a timer would leave a gap."""
+    margin = late_margin(peer_fastest)
+    waits = c.late_by(peer_fastest)
+    before = total((waits >= margin / 2) & (waits < margin))
+    are_enough = before >= max(REPEATED, HARDLY_ANY * len(late))
+    return are_enough and percentile(late.late_by(peer_fastest), 90) < SOONEST_TIMER
 
 
 def _waits_differ(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
