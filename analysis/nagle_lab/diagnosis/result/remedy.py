@@ -8,6 +8,7 @@ from nagle_lab.diagnosis.result.writes import Option, Place, Write, Writes, is_a
 
 ONE_WRITE = "send header and body in one write"
 NODELAY = "set TCP_NODELAY"
+_OTHERWISE = "the program itself waits for the ACK, or passes on what another connection held"
 
 
 def is_behind_full(summary: Summary) -> bool:
@@ -24,8 +25,8 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
     if not hold:
         return None
     held, delayed = named(summary.held_ends), named(summary.delayed_ends)
-    is_from_afar = grounds.keys() == {Ground.REPETITION_ON_PATH}  # a program that waits for the ACK looks the same
-    unless = " If TCP_NODELAY is set already, the program itself waits for the ACK." if is_from_afar else ""
+    is_from_afar = grounds.keys() == {Ground.REPETITION_ON_PATH}  # some programs look the same
+    unless = f" If TCP_NODELAY is set already, {_OTHERWISE}." if is_from_afar else ""
     saving = (
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"
     )
