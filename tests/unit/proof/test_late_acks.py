@@ -442,6 +442,24 @@ def test_handshakes_as_late_as_acks_show_that_the_path_delays_both(diagnose, pla
     assert diagnose(merge(*map(exchange, range(4)))).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("place", "late_releases", "verdict"),
+    [("middle", 4, "INCONCLUSIVE"), ("middle", 2, "STALL"), ("client", 4, "STALL")],
+)
+def test_releases_as_late_as_acks_show_that_the_path_delays_both(diagnose, place, late_releases, verdict):
+    """By 40 ms; of 20 replies whose ACK is late. What is at the client is not under way when its timer fires."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=60 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE if number % 2 else 10 * US)
+        c.one_way_ns += (80 if place == "middle" else 40) * MS * (number % 2 and number < 2 * late_releases)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.one_way_ns = 5 * MS
+
+    assert diagnose(talk(exchange, 40, rtt_ns=10 * MS).seen_at(place)[3:]).verdict == verdict
+
+
 @pytest.mark.parametrize(("least_ms", "verdict"), [(0, "INCONCLUSIVE"), (10, "STALL")])
 def test_acks_that_begin_to_be_late_where_those_in_time_end_are_no_timer_s(diagnose, least_ms, verdict):
     """Without timestamps, from before the capture: a path that delays by up to 18 ms, mostly by more than 8.

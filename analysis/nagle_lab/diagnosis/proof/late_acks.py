@@ -56,12 +56,12 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     round_trips, peers = _round_trips_to_peers(observed), observed.program.peer_reactions
     is_far = peer_fastest >= NEAR or (len(round_trips) >= COMPARABLE and percentile(round_trips, 25) >= NEAR)
     may_vary = _vary_though_linux(pure, peer_fastest, observed.setting.resolution)
-    if not is_far and not may_vary and not _handshakes_are_as_late(pure, observed):
+    if not is_far and not may_vary and not _what_no_timer_delays_is_as_late(pure, observed):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
         sent_in_time = late.only(late.pure) - pure
         by_timer = _made_by_a_timer(surely.only(surely.pure), sent_in_time, c.only(c.pure), peer_fastest)
-        if _handshakes_are_as_late(late.only(late.pure), observed):
+        if _what_no_timer_delays_is_as_late(late.only(late.pure), observed):
             by_timer = by_timer.picked([])
         _leave_to_the_path(pure - by_timer, observed, judged)
         pure = by_timer
@@ -161,7 +161,7 @@ def _is_made_by_the_path(late: Candidates, sent_late_count: int, c: Candidates, 
     under_way = len(late) - sent_late_count
     if (under_way > 1 and 2 * under_way >= sent_late_count) or _are_late_both_ways(late, observed):
         return True
-    if _handshakes_are_as_late(late, observed):
+    if _what_no_timer_delays_is_as_late(late, observed):
         return True
     if _are_alike_and_alone(late, c, peer_fastest):
         return False
@@ -222,14 +222,17 @@ def _all_else_is_as_late(late: Candidates, peer_fastest: int, more: list[int], e
     return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
 
 
-def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
-    """Whether a quarter of an end's handshakes, two at least, took longer than its fastest reaction by as much.
+def _what_no_timer_delays_is_as_late(late: Candidates, observed: Observed) -> bool:
+    """Whether handshakes, or what the ACKs released, took as much longer than the fastest reaction as these ACKs."""
+    return len(late) > 0 and (_handshakes_are_as_late(late, observed) or _releases_are_as_late(late, observed))
 
-    No timer delays these. Each is compared with the fastest reaction on its connection. Those of the sender count
-    where the peer is away from the capture point: what delays one part of a path may delay the other.
+
+def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
+    """Whether a quarter of an end's handshakes, two at least, are; each compared on its connection.
+
+    Those of the sender count where the peer is away from the capture point: what delays one part of a path may delay
+    the other.
     """
-    if not len(late):
-        return False
     peer_fastest, program = observed.peer_fastest, observed.program
     least = percentile(late.late_by(peer_fastest), 10) - LATE_FAR / 2 + observed.setting.resolution
     ends = [program.peer_reactions, program.reactions] if peer_fastest >= AWAY else [program.peer_reactions]
@@ -238,6 +241,16 @@ def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
         if as_late >= max(2, A_FEW * len(end.handshake_more)):
             return True
     return False
+
+
+def _releases_are_as_late(late: Candidates, observed: Observed) -> bool:
+    """Whether a tenth of them, three at least, is released so much later, between two ends that are both away."""
+    if not observed.is_away or observed.peer_fastest < AWAY:
+        return False
+    usual = percentile(late.late_by(observed.peer_fastest), 50)
+    later = late.ack_to_release - observed.sender_fastest
+    as_late = total((later >= usual - LATE_FAR / 2) & (later <= usual + LATE_FAR / 2))
+    return as_late >= max(REPEATED, HARDLY_ANY * len(late))
 
 
 def _follow_those_in_time(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
