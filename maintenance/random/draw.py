@@ -25,7 +25,8 @@ Steps = list[Step]
 BUDGET_MS = 3500.0  # about so long all exchanges of a connection take
 LATE_ACK_MS = 41.0
 MOST_EXCHANGES = 60
-SLOW_FROM, UNSTEADY_FROM = 200_000, 300_000  # of these seeds every path has a slow link; from then on an unsteady one
+# From these seeds on every path has a slow link; is an unsteady one; or one that repeats what it lost.
+SLOW_FROM, UNSTEADY_FROM, REPEATS_FROM = 200_000, 300_000, 400_000
 TWO_FROM = 100_000  # of these seeds the servers that are asked answer in two ways, as /api and /slow of one port do
 
 
@@ -69,6 +70,8 @@ class Path:
     still_us: int = 0  # for so long of each period nothing moves
     period_us: int = 55_000
     far_us: int = 0  # connections with an odd port have so much more delay at each crossing
+    again_us: int = 0  # so much longer takes what was lost on the link, which repeats it
+    again_share: float = 0.0  # of the frames, at each crossing
 
 
 @dataclass
@@ -105,7 +108,9 @@ def draw(seed: int) -> Plan:
     r = random.Random(seed)
     middle = r.choices(["", "relay", "chain"], [70, 16, 14])[0]
     path = _path(r)
-    if seed >= UNSTEADY_FROM:
+    if seed >= REPEATS_FROM:
+        path = _repeats(path, random.Random(seed))
+    elif seed >= UNSTEADY_FROM:
         path = _unsteady(path, random.Random(seed))
     elif seed >= SLOW_FROM:
         path = replace(path, kind="wire", mtu=min(path.mtu, 1500), kbit_s=r.choice([300, 1000, 3000, 10_000]))
@@ -157,6 +162,12 @@ def _unsteady(path: Path, r: random.Random) -> Path:
         case "longer":
             return replace(path, later_us=path.delay_us + r.choice([500, 2000, 8000]))
     return replace(path, far_us=r.choice([250, 1000, 5000, 20_000]))
+
+
+def _repeats(path: Path, r: random.Random) -> Path:
+    """A path on which some frames take longer by the same time, and those behind them wait."""
+    again_us, again_share = r.choice([8000, 12_000, 20_000, 40_000]), r.choice([0.02, 0.05, 0.1, 0.2])
+    return replace(path, kind="wire", mtu=min(path.mtu, 1500), again_us=again_us, again_share=again_share)
 
 
 def _settings(r: random.Random) -> dict[str, list[str]]:

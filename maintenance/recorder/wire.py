@@ -36,6 +36,8 @@ class Wire:
     still_us, period_us : nothing moves for so long at the beginning of each period
     kbit_s : what the link between client and middle carries each way, and what comes meanwhile waits; 0: anything
     far_us : connections with an odd client port have so much more delay (the other port is even)
+    again_us, again_share : this share of the frames takes so much longer, as on a link that repeats what it lost;
+        those behind them wait
     """
 
     delay_us: int
@@ -48,6 +50,8 @@ class Wire:
     period_us: int = 55_000
     kbit_s: int = 0
     far_us: int = 0
+    again_us: int = 0
+    again_share: float = 0.0
 
 
 def tap(name: str) -> int:
@@ -122,6 +126,7 @@ def relay(path: Wire) -> None:
             far = path.far_us > 0 and is_far(frame)
             delay_us = path.later_us if path.later_us and count > FIRST_FRAMES else path.delay_us
             delay_us += random.randint(0, path.jitter_us) + far * path.far_us
+            delay_us += path.again_us * (random.random() < path.again_share)
             out, due = towards[device], time.monotonic_ns() + delay_us * 1000 + queue(path.queue_us * 1000)
             due = max(latest.get((out, far), 0), due) + len(frame) * ns_per_byte.get(out, 0)
             due = latest[out, far] = after_still(due, path.still_us * 1000, path.period_us * 1000)
