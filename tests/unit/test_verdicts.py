@@ -509,6 +509,13 @@ def test_a_clock_that_was_set_back_proves_nothing():
     assert decide(evidence) == (Verdict.INVALID, "the clock was set back")
 
 
+@pytest.mark.parametrize(
+    ("swapped", "exchanges", "verdict"), [(2, 20, "CLEAN"), (3, 20, "INCONCLUSIVE"), (3, 75, "CLEAN")]
+)
+def test_data_captured_after_its_ack_hinders_clean_from_three_and_one_in_25_on(swapped, exchanges, verdict):
+    assert decide(Evidence(tcp_packets=300, exchanges=exchanges, stalls=0, swapped=swapped))[0] == verdict
+
+
 def test_a_clock_set_back_gives_no_negative_times(diagnose):
     segments = talk(nodelay).segments
     late = [replace(s, ts_ns=s.ts_ns - 10 * SECOND) if i > 40 else s for i, s in enumerate(segments)]

@@ -130,6 +130,18 @@ def test_what_is_stamped_before_the_ack_that_let_it_go_is_no_sign_of_nodelay(dia
     assert result.verdict == "INCONCLUSIVE" and result.reason.startswith("10 times data was captured after its ack")
 
 
+@pytest.mark.parametrize(("timestamps", "verdict"), [(False, "INCONCLUSIVE"), (True, "CLEAN")])
+def test_timestamps_tell_of_two_clocks_that_nothing_was_held(diagnose, timestamps, verdict):
+    """One write for each reply; the server's segments are stamped a millisecond early, one in eight replies first."""
+    c = Conversation(rtt_ns=2 * MS, timestamps=timestamps)
+    c.handshake()
+    for number in range(80):
+        c.client_sends(REQUEST, after_ns=20 * MS)
+        c.server_sends(BODY, after_ns=3 * MS if number % 8 else 200 * US)
+    early = [replace(s, ts_ns=s.ts_ns - MS * (s.sport == 80)) for s in c.seen_at("server")]
+    assert diagnose(sorted(early, key=lambda s: s.ts_ns)).verdict == verdict
+
+
 @pytest.mark.parametrize(("every", "verdict"), [(30, "INCONCLUSIVE"), (100, "CLEAN")])
 def test_a_few_late_acks_that_cannot_be_told_are_enough_to_hide_a_rare_stall(diagnose, every, verdict):
     """Of 120 exchanges four, or one, may have stalled, and in no other could one have shown."""
