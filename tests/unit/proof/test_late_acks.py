@@ -608,19 +608,16 @@ def test_three_acks_as_late_as_the_timer_on_a_steady_path_are_no_tail(diagnose):
     assert (result.verdict, result.summary.stalls) == ("STALL", 3)
 
 
-@pytest.mark.parametrize(("half_as_late", "verdict", "stalls"), [(False, "STALL", 8), (True, "INCONCLUSIVE", 0)])
-def test_a_few_acks_as_late_as_the_timer_stand_apart_from_the_tail_of_a_path(diagnose, half_as_late, verdict, stalls):
-    """At the server, by timestamps; not where as many are half as late."""
+def test_a_few_acks_as_late_as_the_timer_may_be_the_tail_of_a_path(diagnose):
+    """At the server: the path delays most by up to 6 ms, and some by 12, so what is left open is not CLEAN."""
     talks = [Conversation(client=("10.0.0.1", 40_000 + at), rtt_ns=5 * MS) for at in range(4)]
     for c in talks:
         c.handshake()
         for number in range(100):
             jitter = 12 * MS if number % 25 == 7 else number * 37 % 100 * 60 * US
-            if half_as_late and number % 50 == 10:
-                jitter = 25 * MS
-            rare(c, number, stalls=number % 50 == 30, jitter=jitter)
+            rare(c, number, stalls=number % 20 == 11, jitter=jitter)
     result = diagnose(merge(*(c.seen_at("server") for c in talks)))
-    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"path_varies": 36})
 
 
 @pytest.mark.parametrize("skew", [0, 3 * MS])

@@ -73,43 +73,6 @@ def test_where_the_way_there_varies_a_release_may_leave_later(diagnose):
     assert (result.verdict, result.quality.rejected["later_release"]) == ("STALL", 0)
 
 
-def test_on_a_slow_link_some_replies_that_do_not_wait_do_not_hide_what_was_held(diagnose):
-    """Behind larger triggers ACKs pass later, and smaller releases sooner: that is no pause of one length."""
-
-    def exchange(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        if number % 4 < 2:
-            c.server_sends(HEADER, after_ns=60 * US)
-            c.server_sends(BODY, after_ns=30 * US)
-            return
-        trigger, held = (1000, 50) if number % 4 == 2 else (50, 900)
-        c.server_sends(trigger, after_ns=60 * US)
-        c.client_acks(after_ns=LATE + number % 8 * 100 * US)
-        c.server_sends(held, after_ns=RELEASE)
-
-    result = diagnose(talk(exchange, exchanges=60, ns_per_byte=SLOW).seen_at("middle"))
-    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"nagle_off_elsewhere": 30})
-
-
-def test_what_left_at_once_is_not_hidden_by_pauses_of_the_same_program(diagnose):
-    """At 4 Mbit/s two held segments of 77 and 615 bytes pass 1 ms apart; every second reply does not wait."""
-
-    def exchange(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        first = c.server_sends(238, after_ns=60 * US)
-        if number % 2:
-            if (pause := (15 + number * 17 % 45) * MS) > 41 * MS:
-                c.client_acks(after_ns=LATE)
-            c.server_sends(615, at_ns=first.ts_ns + pause)
-            return
-        for held in (615, 77):
-            c.client_acks(after_ns=LATE + number % 8 * MS // 2)
-            c.server_sends(held, after_ns=RELEASE)
-
-    result = diagnose(talk(exchange, exchanges=60, rtt_ns=1 * MS, ns_per_byte=2_000).seen_at("client"))
-    assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["nagle_off_elsewhere"] >= 50
-
-
 def test_a_path_that_became_longer_makes_no_pauses_of_what_was_held(diagnose):
     """After six replies the way there takes 8 ms more: by timestamps every release leaves so much later.
 

@@ -198,8 +198,7 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
         reject_as_off(pure, observed, judged)
         return True
-    by_own_clock = _keeps_own_clock(expected.compared, observed.setting.resolution)
-    if by_own_clock and not _are_several_writes(pure, observed):
+    if _keeps_own_clock(expected.compared, observed.setting.resolution):
         judged.reject(len(pure), Rejected.LATER_RELEASE)
         return True
     return False
@@ -342,16 +341,6 @@ def _are_sums_only_late(prompt: Candidates, early: Candidates) -> bool:
     pieces = Counter(map(int, early.released_bytes[:MOST_LOOKED_AT]))
     sums = [one + other for one in pieces for other in pieces if one + other not in pieces]
     return len(pieces) <= PIECES and 2 * total(among(prompt.released_bytes, sorted(set(sums)))) > len(prompt)
-
-
-def _are_several_writes(pure: Candidates, observed: Observed) -> bool:
-    """Whether several writes follow late ACKs in one segment, and single ones early ACKs: they were merged."""
-    single = Counter(map(int, observed.early.released_bytes[:MOST_LOOKED_AT]))
-    if len(observed.early) < CONCLUSIVE or len(pure) < REPEATED:
-        return False
-    (size, count), *_ = single.most_common(1)
-    merged = (pure.released_bytes > size) & (pure.released_bytes % size == 0)
-    return count > NEARLY_ALL * single.total() and total(merged) > NEARLY_ALL * len(pure)
 
 
 def _is_slower_than_kernel(prompt: Candidates, observed: Observed) -> bool:

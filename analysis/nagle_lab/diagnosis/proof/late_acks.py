@@ -46,7 +46,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     """
     peer_fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
     late = c.only((c.late_by(peer_fastest) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
-    sent_late, surely = _sent_late_by_timestamps(late, c, observed)
+    sent_late = _sent_late_by_timestamps(late, c, observed)
     held = _held_for_a_round_trip(observed)
     unsure = _may_all_be_late(held, observed)
     judged.leave_open(unsure, Obstacle.NO_HANDSHAKE)
@@ -59,12 +59,8 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     if not is_far and not may_vary and not _what_no_timer_delays_is_as_late(pure, observed):
         return sent_late
     if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
-        sent_in_time = late.only(late.pure) - pure
-        by_timer = _made_by_a_timer(surely.only(surely.pure), sent_in_time, c.only(c.pure), peer_fastest)
-        if _what_no_timer_delays_is_as_late(late.only(late.pure), observed):
-            by_timer = by_timer.picked([])
-        _leave_to_the_path(pure - by_timer, observed, judged)
-        pure = by_timer
+        _leave_to_the_path(pure, observed, judged)
+        pure = pure.picked([])
     # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
     in_time = [ack - peer_fastest for ack in peers.ack if 0 <= ack - peer_fastest < margin]
     others = [*peers.handshake_more, *in_time]
@@ -172,26 +168,25 @@ def _is_made_by_the_path(late: Candidates, sent_late_count: int, c: Candidates, 
         or _follow_those_in_time(late, c, peer_fastest)
         or _waits_differ(late, peer_fastest, peers)
         or _every_ack_is_as_late(late, peer_fastest, peers)
-        or _are_the_slowest_few(late, c, peer_fastest)
+        or _are_the_slowest_few(late, c)
         or _as_many_came_a_little_sooner(late, c, peer_fastest)
     )
 
 
-def _sent_late_by_timestamps(late: Candidates, c: Candidates, observed: Observed) -> tuple[Candidates, Candidates]:
+def _sent_late_by_timestamps(late: Candidates, c: Candidates, observed: Observed) -> Candidates:
     """Without those whose ACK was sent in time and under way for long, by the ends' timestamps (RFC 7323).
 
-    And those of the rest whose ACK was surely sent late by these. They tell only where data behind early ACKs shows
-    that the timestamp clocks of both ends keep step.
+    They tell only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
     """
     fastest, margin = observed.sender_fastest, late_margin(observed.peer_fastest)
     early = c.only((c.late_by(observed.peer_fastest) < margin) & (c.tsval_delay >= 0))
     soon = early.only(early.ack_to_release - fastest < NEAR).tsval_delay
     if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
-        return late, late.picked([])
+        return late
     way, is_known = _one_way_delay_of_acks(late, fastest)
     waits = late.late_by(observed.peer_fastest)
     is_late = waits - way >= margin
-    return late.only(is_late | (is_known == 0)), late.only((waits - 2 * way >= margin) & is_known)
+    return late.only(is_late | (is_known == 0))
 
 
 def _one_way_delay_of_acks(late: Candidates, fastest: int) -> tuple[Column, Column]:
@@ -329,11 +324,9 @@ def _data_comes_sooner(late: Candidates, peer_fastest: int, peers: Reactions) ->
     return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer_fastest < sooner
 
 
-def _are_the_slowest_few(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
-    """Whether the late ACKs are the few slowest of many on a path: those of a timer are alike, or many."""
-    waits = late.late_by(peer_fastest)
-    is_alike = len(late) >= CONCLUSIVE and percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
-    return len(late) <= HARDLY_ANY * len(c) and not is_alike
+def _are_the_slowest_few(late: Candidates, c: Candidates) -> bool:
+    """Whether the late ACKs are the few slowest of many on a path: a timer delays more."""
+    return len(late) <= HARDLY_ANY * len(c)
 
 
 def _are_alike_and_alone(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
@@ -350,24 +343,6 @@ def _are_alike_and_alone(late: Candidates, c: Candidates, peer_fastest: int) -> 
         return False  # a queue, or a radio that sleeps, is on and off, too
     others = c.only(c.late_by(peer_fastest) < late_margin(peer_fastest))
     return len(others) >= CONCLUSIVE and percentile(others.late_by(peer_fastest), 95) <= LATE_FAR / 2
-
-
-def _made_by_a_timer(late: Candidates, in_time: Candidates, c: Candidates, peer_fastest: int) -> Candidates:
-    """Those as late as Linux's timer makes them, where hardly any is half as late: on a path fewer are later.
-
-    Of ``late``, whose ACKs were surely sent late, by timestamps, five at least. So late are ACKs, too, whose data was
-    late on its way; but then as many of those are, that were sent ``in_time``. ``c`` are all with a pure ACK.
-    """
-
-    def as_late(some: Candidates) -> Candidates:
-        waits = some.late_by(peer_fastest)
-        return some.only((waits >= LINUX_TIMER) & (waits <= LINUX_TIMER + TIMER_SPREAD))
-
-    waits = c.late_by(peer_fastest)
-    before = total((waits >= LINUX_TIMER / 2) & (waits < LINUX_TIMER))
-    alike, by_path = as_late(late), as_late(in_time)
-    is_timer = len(alike) >= COMPARABLE and 3 * (before + len(by_path)) <= len(alike)
-    return alike if is_timer else alike.picked([])
 
 
 def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, peer_fastest: int) -> bool:

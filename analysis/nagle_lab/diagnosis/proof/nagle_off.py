@@ -25,10 +25,7 @@ from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
-    are_chance,
     follows_ack,
-    of_one_size,
-    sent_at_once,
     sent_later,
     stand_out,
 )
@@ -113,12 +110,7 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
             continue
         if len(soon) > len(most) and stand_out(len(soon), off.ack_to_release, low, high):
             most = soon
-    if len(most) >= REPEATED and follows_ack(most) is not False:
-        return most
-    at_once = sent_at_once(off)
-    if not observed.is_away or len(at_once) < COMPARABLE or are_chance(at_once, off):
-        return nothing
-    return at_once if follows_ack(of_one_size(at_once)) is not False else nothing
+    return most if len(most) >= REPEATED and follows_ack(most) is not False else nothing
 
 
 def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:
@@ -290,9 +282,7 @@ def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[in
         if connection in connections if are_long else peer in peers:
             found[connection] += times
     astray, count = observed.setting.astray_share, found.total()
-    if not astray:
+    if not astray or observed.program.sent_without_waiting():  # timestamps tell most of the lost ones
         return found
     expected = astray * (len(late) + count)
-    if observed.program.sent_without_waiting():  # timestamps tell most of the lost ones
-        return found if count > expected else Counter()
     return found if count > max(WHERE_ASTRAY * len(late), ASTRAY_TIMES * expected + 1) else Counter()

@@ -45,7 +45,6 @@ from nagle_lab.diagnosis.proof.release_times import (
     acknowledges_slowly,
     in_later_queues,
     is_often_at_once,
-    is_slow_stack,
     queued_releases,
     slowest_release,
     usual_release,
@@ -90,7 +89,7 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     middle = usual_release(near, observed.setting.resolution)
     behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
     if len(behind_arrivals) >= max(2, len(near) / 2) and not _arrive_by_chance(behind_arrivals, near):
-        _set_aside_relayed(pure, near, behind_arrivals, observed, judged)
+        _set_aside_relayed(pure, near, behind_arrivals, judged)
         return near.picked([])
     return _held_by_release_times(pure, near, observed, judged, limit)
 
@@ -128,24 +127,17 @@ def _is_slower_than_program(middle: float, observed: Observed) -> bool:
     return is_known and HELD < middle <= AT_PEER_ALIKE and middle > SLOWER_THAN_ANSWERS * percentile(answers, 50)
 
 
-def _set_aside_relayed(
-    pure: Candidates, near: Candidates, behind_arrivals: Candidates, observed: Observed, judged: Judged
-) -> None:
+def _set_aside_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidates, judged: Judged) -> None:
     """Reject all: their program passes on data that arrived meanwhile from other connections.
 
-    But leave them open at a slow stack where that data is mostly of connections with releases of their own: these run
-    in step, so it arrives then by chance; and where data of all those connections together comes so often that chance
-    brings more than a few.
+    But leave them open where data of all those connections together comes so often that it is there by chance.
     """
-    arrivals = behind_arrivals.arrival
-    in_step = total(among(arrivals, distinct(near.connection)))
-    may_be_chance = is_slow_stack(pure, observed) and in_step > len(arrivals) / 2
-    if may_be_chance or _expected_of_any(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
+    if _expected_of_any(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
         judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
     judged.reject(len(pure), Rejected.RELAYED)
-    for connection, other in zip(behind_arrivals.connection, arrivals, strict=True):
+    for connection, other in zip(behind_arrivals.connection, behind_arrivals.arrival, strict=True):
         judged.relays[int(connection), int(other)] += 1
 
 
@@ -286,7 +278,7 @@ def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
     Nagle's algorithm merges what was written by then. So the program itself waits for each ACK, and never sleeps.
     """
     follow = total(among(prompt.trigger_frame, prompt.release_frame))
-    return follow >= REPEATED and follow > A_FEW * len(prompt) and _writes_at_once(observed)
+    return follow >= REPEATED and _writes_at_once(observed)
 
 
 def _writes_at_once(observed: Observed) -> bool:
@@ -376,7 +368,7 @@ def _held_among_others(
     """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
     some = _on_prompt_connections(near, observed, limit)
     judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
-    _judge_slow_ones(near - some, pure, near, observed, judged, limit)
+    _judge_slow_ones(near - some, near, observed, judged, limit)
     return some
 
 
@@ -393,9 +385,7 @@ def _on_prompt_connections(near: Candidates, observed: Observed, limit: float) -
     return near.picked(in_order(prompt))
 
 
-def _judge_slow_ones(
-    rest: Candidates, pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
-) -> None:
+def _judge_slow_ones(rest: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float) -> None:
     """Reject the ``rest`` where something tells that its program waits for no ACK, or pauses; else leave it open."""
     middle = percentile(near.ack_to_release, 50)
     if observed.sent_before.total() >= max(1, SENT_ANYWAY_NEAR * len(near)):
@@ -408,12 +398,6 @@ def _judge_slow_ones(
         unsure = _not_seen_to_pause(rest, observed, limit)
         judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
         judged.reject(len(rest) - len(unsure), Rejected.LATER_RELEASE)
-    elif (
-        _are_few_by_chance(near, pure, SPREAD * middle)
-        and is_paced(pure, observed.setting.resolution)
-        and middle_half(near.ack_to_release) > middle / 2
-    ):
-        judged.reject(len(rest), Rejected.LATER_RELEASE)
     else:
         judged.leave_open(rest, Obstacle.LIKE_A_PROGRAM)
 
@@ -440,12 +424,6 @@ def _not_seen_to_pause(rest: Candidates, observed: Observed, limit: float) -> Ca
     if not len(elsewhere) or at_once > limit or percentile(elsewhere.ack_to_release, 50) > 2 * limit:
         elsewhere = nothing
     return elsewhere | quick
-
-
-def _are_few_by_chance(near: Candidates, pure: Candidates, bound: float) -> bool:
-    """Whether less than half came soon, and within ``bound``, ns, no more than of pauses that end at any time."""
-    soon = total(near.ack_to_release <= bound)
-    return len(near) < len(pure) / 2 and is_chance(soon, pure.ack_to_release, bound, bound, 10)
 
 
 def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:

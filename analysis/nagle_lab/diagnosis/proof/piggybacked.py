@@ -9,6 +9,7 @@ docs/proof.md, rule 5.
 import math
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
+from statistics import correlation, pstdev
 
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, median, percentile, pick, total
@@ -22,7 +23,7 @@ from nagle_lab.diagnosis.observed.enough import (
 )
 from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around, nearby
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
-from nagle_lab.diagnosis.proof.pauses import PAUSE, is_chance, is_paced, middle_half
+from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
 from nagle_lab.tcp.events import Echo
 
@@ -31,20 +32,19 @@ MOST_SIZES = 6  # of a program's segments; among more of them sums are found by 
 # an echo in C, took 3.4 times as long between two namespaces, and 1.7 times on a relayed path (slow for SYNs, too).
 KERNEL = 1.8
 AS_SOON, AS_SOON_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
+TALKS = 30  # piggybacked ones, at least, show that both ends speak unasked
+# How closely sizes go with waits: their rank correlation, in standard deviations of chance, and of how many.
+GROWS, GROWS_LEAST = 5, 30
 EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: chance does not make it none
 SOME_OF = 0.1  # of the piggybacked: an end that sends more than so many beside unacknowledged data does not hold
 # Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
 # walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
 STEADY = 0.55
-# How closely sizes go with waits: their rank correlation, in standard deviations of chance, and of how many.
-GROWS, GROWS_LEAST = 5, 30
 # Data by a clock of its sender's own: its distances vary less than its reaction times do, by more than chance, which
 # is so much divided by the root of their number.
 BY_CHANCE, PAIRS = 1.5, 20
 SURELY_KERNEL = 1.3  # times its answers to SYNs: so long takes a kernel, and the fastest program 1.7 times
-CHANCE_SPAN = 20  # times as long as a release may take: so long behind it other data shows how much comes by chance
 SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance
-MUCH_LATER = 10  # times: no server takes so much longer for each question that comes beside another one
 APART = 0.25  # away from it, where data that crosses is as quick by chance
 
 
@@ -64,32 +64,26 @@ def judge_piggybacked(
     if len(piggybacked) < COMPARABLE or _times_not_held(piggybacked, observed) > SOME_OF * len(piggybacked):
         return
     if observed.setting.resolution > FINE:
-        _leave_open_by_coarse_clock(piggybacked, held, c, observed, judged)
+        _leave_open_by_coarse_clock(piggybacked, c, observed, judged)
         return
     if observed.is_away:
-        _judge_far(piggybacked, held, c, observed, judged)
+        _judge_away(piggybacked, held, c, observed, judged)
     else:
         _judge_near(piggybacked, held, c, observed, judged)
 
 
-def _leave_open_by_coarse_clock(
-    piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged
-) -> None:
+def _leave_open_by_coarse_clock(piggybacked: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
     low, high = around(observed.sender_fastest) if observed.is_away else (0.0, PAUSE)
     low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
-    if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, held, c, observed, low, high):
+    if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, c, observed, low, high):
         judged.leave_open(soon, Obstacle.COARSE_CLOCK)
 
 
 def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     """Judge them by how soon they follow the ACK, compared with what this end does at other times."""
     near = piggybacked.only(piggybacked.ack_to_release < PAUSE)
-    if 2 * len(near) < len(piggybacked):  # it speaks at other times, too
-        near = near.only(near.ack_to_release <= 2 * HELD_ALIKE)
-        if is_chance(len(near), piggybacked.ack_to_release, 2 * HELD_ALIKE, 2 * HELD_ALIKE, CHANCE_SPAN):
-            return
     if len(near) < COMPARABLE:
         return
     middle = percentile(near.ack_to_release, 50)
@@ -101,8 +95,8 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         return
     held = held.among(held.connection, distinct(prompt.connection))
     is_kernel = _is_kernel(middle, prompt, held, observed)
+    merged = _were_merged(prompt, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
-    merged = middle <= 2 * HELD_ALIKE and _were_merged(prompt, observed)
     if (is_kernel and (merged or grows)) or (merged and _are_alike(prompt, middle)):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
     elif merged:  # or a program answers as much in one write as it does in two at other times
@@ -113,7 +107,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         if len(alike := _of_the_same_lengths(prompt, held)):
             judged.accept(alike, Ground.DATA_ACKS, _unknown_hold(alike, observed))
         judged.leave_open(prompt - alike, Obstacle.ACK_ON_DATA)
-    elif is_kernel or _may_be_by_kernel(middle, prompt, c, observed) or (middle <= AT_PEER and grows):
+    elif is_kernel or _may_be_by_kernel(middle, prompt, c, observed):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
@@ -146,7 +140,6 @@ def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observe
         _speaks_unasked(prompt, c, observed)
         or _early_acks_release(prompt, observed)
         or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))
-        or (observed.nearer_end == "sender" and _answers_much_later(prompt, observed))
     )
 
 
@@ -155,24 +148,21 @@ def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed
     are_most = CONCLUSIVE <= len(prompt) > len(c) / 2  # a few of many on a busy machine are as quick by chance
     if are_most and (_answers_like_a_kernel(middle, observed) or _is_too_soon(middle, observed)):
         return True
-    is_silent = _speaks_unasked(prompt, c, observed) and _never_beside(prompt, c, observed)
-    return middle <= AT_PEER and (is_silent or _are_two_talkers(prompt, observed))
+    return middle <= AT_PEER and _are_two_talkers(prompt, observed)
 
 
 def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     return len(_of_own_accord(c, observed, prompt)) >= REPEATED
 
 
-def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
+def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     """Judge them by whether they follow the ACK by a round trip of the sender, and what else both ends send."""
     low, high = around(observed.sender_fastest)
     if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))
     prompt = piggybacked.released_within(low, high)
-    if is_paced(piggybacked, observed.setting.resolution):
-        return
     if 2 * len(prompt) <= len(piggybacked):
-        _leave_open_by_jitter(piggybacked, held, observed, judged)
+        _leave_open_by_jitter(piggybacked, observed, judged)
         return
     merged = _merged_writes(prompt, observed)
     both_speak = _both_speak_unasked(prompt, c, observed)
@@ -182,13 +172,13 @@ def _judge_far(piggybacked: Candidates, held: Candidates, c: Candidates, observe
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif _are_by_a_clock(merged, prompt, observed):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
-    elif _may_have_waited(prompt, held, c, observed, low, high):
+    elif _may_have_waited(prompt, c, observed, low, high):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _leave_open_by_jitter(piggybacked: Candidates, held: Candidates, observed: Observed, judged: Judged) -> None:
+def _leave_open_by_jitter(piggybacked: Candidates, observed: Observed, judged: Judged) -> None:
     """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
-    if len(held) or not _early_acks_release(piggybacked, observed):
+    if not _early_acks_release(piggybacked, observed):
         return
     low, high = around(observed.sender_fastest)
     acks = [ns for ns in observed.program.reactions.ack if ns < high + LATE_FAR / 2]
@@ -203,18 +193,15 @@ def _both_speak_unasked(prompt: Candidates, c: Candidates, observed: Observed) -
     return _speaks_unasked(prompt, c, observed) and times_peer_spoke(prompt) >= REPEATED
 
 
-def _may_have_waited(
-    prompt: Candidates, held: Candidates, c: Candidates, observed: Observed, low: float, high: float
-) -> bool:
+def _may_have_waited(prompt: Candidates, c: Candidates, observed: Observed, low: float, high: float) -> bool:
     """Whether something tells that what followed the peer's data, ``low`` to ``high`` ns later, is no mere answer."""
     return (
         (_both_speak_unasked(prompt, c, observed) and _never_beside(prompt, c, observed))
-        or (_speaks_between(observed) and _grows_with_the_wait(prompt))
         or _are_two_talkers(prompt, observed)
         or len(_merged_writes(prompt, observed)) > NEARLY_ALL * len(prompt)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, observed)
-        or (not len(held) and _early_acks_release(prompt, observed))
+        or _early_acks_release(prompt, observed)
     )
 
 
@@ -251,8 +238,13 @@ def _are_alike(prompt: Candidates, middle: float) -> bool:
 
 def _answers_like_a_kernel(middle: float, observed: Observed) -> bool:
     """Whether releases came as soon as that end answers SYNs; at the peer the path hides some of the difference."""
+    return middle <= _slowest_like_syns(observed)
+
+
+def _slowest_like_syns(observed: Observed) -> float:
+    """How long a kernel takes, ns, that answers SYNs as that end does, at most; 0 where no SYN shows it."""
     answers = nearby(observed.program.reactions.handshake)
-    return bool(answers) and middle <= min(HELD_ALIKE, KERNEL * percentile(answers, 50))
+    return min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
 
 
 def _is_too_soon(middle: float, observed: Observed) -> bool:
@@ -277,11 +269,7 @@ def _early_acks_release(c: Candidates, observed: Observed) -> bool:
 
     On the connections of ``c``.
     """
-    if observed.is_away:
-        low, high = around(observed.sender_fastest)
-    else:
-        answers = nearby(observed.program.reactions.handshake)
-        low, high = 0.0, min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
+    low, high = around(observed.sender_fastest) if observed.is_away else (0.0, _slowest_like_syns(observed))
     early = observed.early.among(observed.early.connection, distinct(c.connection))
     prompt = total(early.is_released_within(low, high))
     return prompt >= REPEATED and _times_not_held(c, observed) <= HARDLY_ANY * prompt
@@ -307,10 +295,9 @@ def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) 
 
 def _stray(sizes: list[int], times: list[int]) -> float:
     """How far the sum of the sizes strays from a constant rate, in standard deviations of a random walk."""
-    rate, mean, count = sum(sizes) / max(sum(times), 1), sum(sizes) / len(sizes), len(sizes)
-    step = (sum((size - mean) ** 2 for size in sizes) / count) ** 0.5
+    rate, step = sum(sizes) / max(sum(times), 1), pstdev(sizes)
     sums = list(accumulate(size - rate * time for size, time in zip(sizes, times, strict=True)))
-    return (max(sums) - min(sums)) / (step * count**0.5) if step else 2.0
+    return (max(sums) - min(sums)) / (step * math.sqrt(len(sizes))) if step else 2.0
 
 
 def _grows_with_the_wait(c: Candidates) -> bool:
@@ -323,8 +310,6 @@ def _grows_with_the_wait(c: Candidates) -> bool:
     )
     if len(sizes) < GROWS_LEAST or min(sizes) == max(sizes) or min(waits) == max(waits):
         return False
-    from statistics import correlation  # noqa: PLC0415 - hardly any capture needs it, and its import takes 1 ms
-
     closeness: float = correlation(_ranked(sizes), _ranked(waits))
     return closeness * math.sqrt(len(sizes)) > GROWS
 
@@ -339,7 +324,7 @@ def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
 
     The peer goes on without waiting for answers, and this end also sends long after what it received.
     """
-    if len(c) < GROWS_LEAST or not _speaks_between(observed) or _times_not_held(c, observed):
+    if len(c) < TALKS or not _speaks_between(observed) or _times_not_held(c, observed):
         return False
     beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
     return times_peer_spoke(c) + beside >= COMPARABLE
@@ -380,14 +365,6 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     quick = 2 * percentile(prompt.ack_to_release, 90)
     takes_longer = len(no_new_ack) >= REPEATED and sum(ns <= quick for ns in no_new_ack) <= SELDOM * len(no_new_ack)
     return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
-
-
-def _answers_much_later(prompt: Candidates, observed: Observed) -> bool:
-    """Whether what follows data that acknowledged nothing new comes MUCH_LATER, and never as soon."""
-    no_new_ack, slowest = observed.program.reactions.no_new_ack, percentile(prompt.ack_to_release, 90)
-    if len(no_new_ack) < COMPARABLE:
-        return False
-    return min(no_new_ack) > 2 * slowest and percentile(no_new_ack, 25) > MUCH_LATER * slowest
 
 
 def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> bool:
