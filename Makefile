@@ -11,7 +11,7 @@ export NAGLE_LAB_MAKE_VARIABLES := $(foreach name,$(.VARIABLES),$(if $(filter co
 
 bin := .venv/bin
 # On six workers, because tests of the guard and of the lab wait for most of their time; in the order of
-# tests/lab/conftest.py.
+# tests/support/turns.py.
 pytest := $(bin)/pytest -c analysis/pyproject.toml --rootdir=. -rs -n 6 --dist=loadfile --no-loadscope-reorder
 
 ##@ The lab (sets up what is missing: Docker, the base image, .venv)

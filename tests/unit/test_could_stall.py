@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.verdict import Verdict
@@ -72,6 +73,14 @@ def test_what_a_run_without_a_stall_lacks(tmp_path, story, exchanges, missing):
     own = of_own_software(result, result.connections, "")
     assert (own.verdict is Verdict.CLEAN) is (missing is None)
     assert own.verdict in (Verdict.CLEAN, Verdict.INCONCLUSIVE)
+
+
+def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(tmp_path):
+    """Late ACKs enough that a capture of them is CLEAN; of one's own software more is asked."""
+    result = diagnosed(tmp_path, only(nodelay, 5).segments).concluded(Verdict.CLEAN, "")
+    quality = msgspec.structs.replace(result.quality, unresolved={Obstacle.PATH_VARIES: 1})
+    own = of_own_software(msgspec.structs.replace(result, quality=quality), result.connections, "")
+    assert (own.verdict, own.reason[:11]) == (Verdict.INCONCLUSIVE, "5 exchanges")
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,19 @@ def test_two_outputs_of_one_name_are_refused(run, captures):
     assert code == Exit.UNUSABLE and "name the same file" in err and not same.exists()
 
 
+def test_nor_is_one_file_written_by_two_names(run, captures, monkeypatch):
+    """By a relative and an absolute path, by a symbolic link, or as the table beside another one."""
+    monkeypatch.chdir(captures)
+    (captures / "link.html").symlink_to("page.html")
+    for one, other in (
+        (("--html", "page.html"), ("--markdown", captures / "page.html")),
+        (("--html", "page.html"), ("--junit", "link.html")),
+        (("--csv", "all.csv"), ("--html", "all.connections.csv")),
+    ):
+        code, _, err = run("analyze", captures / "clean.pcap", *one, *other)
+        assert code == Exit.UNUSABLE and "name the same file" in err and not (captures / one[1]).exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

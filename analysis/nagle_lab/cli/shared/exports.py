@@ -67,7 +67,7 @@ class Exports:
             if not _is_replaced(self.files[name]):
                 raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
         require_not_read(self._all_files(), self._reads)
-        require_different(self.files.values())
+        require_different(self._all_files())
         with ExitStack() as stack:
             if self.with_exchanges:
                 from nagle_lab.reports.files.tabular import WRITERS, TableFiles
@@ -213,8 +213,8 @@ def _is_read(file: Path, path: Path) -> bool:
 
 
 def require_different(files: Iterable[Path | None]) -> None:
-    """Raise NagleLabError unless the files asked for are different ones."""
-    asked_for = [file for file in files if file]
+    """Raise NagleLabError unless the files asked for are different ones, by whatever name they go."""
+    asked_for = [file.resolve() for file in files if file]
     if len(set(asked_for)) < len(asked_for):
         raise NagleLabError("two output options name the same file: give each its own")
 

@@ -62,7 +62,7 @@ def of_own_software(result: Result, judged: Iterable[Connection], lost: str) -> 
         return result.concluded(Verdict.INCONCLUSIVE, _SOME_WITHOUT.format(times=times_text(elsewhere)))
     ones = list(judged)
     missing = what_is_missing(result, ones)
-    if missing and not result.quality.unresolved:
+    if missing and (result.verdict is Verdict.CLEAN or not result.quality.unresolved):
         return result.concluded(
             Verdict.INCONCLUSIVE, _SENTENCES[missing].format(n=sum(one.exchanges for one in ones))
         )

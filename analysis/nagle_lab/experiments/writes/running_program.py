@@ -40,7 +40,7 @@ def with_writes_beside(run: JudgedCommand, *, elsewhere: bool) -> JudgedCommand:
     trace.io_uring |= run.guarded.outcome.io_uring
     writes = writes_beside([run.guarded.capture], run.result, trace, elsewhere=elsewhere)
     before = judge_recording(folder / UNTRACED, "", run.selection, sha256=False)
-    if before.summary.exchanges and writes.exchanges:
+    if writes.exchanges:
         writes = stall_writes.compared(writes, before.summary.exchanges, before.summary.stalled_exchanges)
     return replace(run, result=of_traced(run.result, before), writes=writes)
 

@@ -35,7 +35,7 @@ STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yello
 _NEAR = {
     "client": "at the client, or close to it",
     "server": "at the server, or close to it",
-    "both": "close to both ends: each reacts within 0.5 ms",
+    "both": "close to both ends: each took less than 0.5 ms for the handshake",
     "neither": "between the ends, close to neither",
 }
 

@@ -108,8 +108,10 @@ def _why_no_line(writes: Writes) -> Sequence[str]:
 
 def _compared(writes: Writes) -> str:
     here = f"{writes.stalled_exchanges} of {writes.exchanges} exchanges stalled"
-    if not writes.untraced_exchanges:
+    if writes.untraced_exchanges is None:
         return f"all of this recording; the verdict is that of a traced run, in which {here}"
+    if not writes.untraced_exchanges:
+        return f"{here}; no exchange passed without tracing, so the verdict is that of a traced run"
     stalled, exchanges = writes.untraced_stalled_exchanges or 0, writes.untraced_exchanges
     shares = (writes.stalled_exchanges / writes.exchanges, stalled / exchanges)
     with_it, without = (f"{share:.0%}" for share in shares)
