@@ -7,7 +7,8 @@ own project, network and folder. The order:
    one that ``builds`` all images; and some tests that compute;
 2. in turns tests that wait, of guard and lab, and tests that compute, so that neither processor is idle; files marked
    ``long`` begin before the others;
-3. tests marked ``quiet``, which a busy machine would disturb: once every worker has come to them, a few at a time (``QUIET_AT_ONCE``).
+3. tests marked ``quiet``, which a busy machine would disturb: once every worker has come to them, a
+   few at a time (``QUIET_AT_ONCE``).
 """
 
 from collections.abc import Sequence
