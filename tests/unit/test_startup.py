@@ -67,6 +67,26 @@ def test_a_report_without_matplotlib_says_so_and_has_the_rest():
     assert "Remedy." in page and 'class="seg trigger"' in page
 
 
+@pytest.mark.parametrize("module", ["overview", "report"])
+def test_each_page_brings_what_its_template_calls(module):
+    """In a process of its own, as a command runs: compare, sweep and matrix do not load the page of captures."""
+    program = (
+        f"import nagle_lab.reports.html.{module}; from nagle_lab.reports.html.template import ENVIRONMENT;"
+        "missing = {'plots', 'cliff_plot', 'variant_plot', 'duration', 'ladder_drawing'} - ENVIRONMENT.globals.keys();"
+        "import sys; sys.exit(str(missing) if missing else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_captures_side_by_side_make_a_page(tmp_path):
+    page = tmp_path / "both.html"
+    command = [sys.executable, "-m", "nagle_lab", "compare", STALLED, STALLED.parent / "client.pcap", "--html", page]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "</html>" in page.read_text()
+
+
 def test_numpy_starts_no_threads_and_leaves_the_environment_to_those_we_start():
     program = (
         "import os; os.environ.pop('OPENBLAS_NUM_THREADS', None); from nagle_lab.tcp.arrays import numpy; numpy();"

@@ -10,14 +10,14 @@ from nagle_lab.reports.experiments import comparison as side_by_side
 from nagle_lab.reports.experiments import matrix as tables
 from nagle_lab.reports.experiments import sweep as sizes
 from nagle_lab.reports.html import charts
+from nagle_lab.reports.html.page import page
 from nagle_lab.reports.html.shown import Shown
-from nagle_lab.reports.html.template import render
 from nagle_lab.reports.html.time_axis import common_scale
 
 
 def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
     """Several runs or captures side by side; ``parts`` are those compared, in the same order: a whole document."""
-    return render(
+    return page(
         "comparison.html.j2",
         title=" against ".join(dict.fromkeys(of.name for of in parts)),
         comparison=comparison,
@@ -31,7 +31,7 @@ def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
 
 def matrix_page(matrix: Matrix) -> str:
     """Every scenario and variant that was run, with the claims held against them: a whole document."""
-    return render(
+    return page(
         "matrix.html.j2",
         title=f"nagle-lab: {tables.heading(matrix)}",
         heading=tables.heading(matrix),
@@ -54,7 +54,7 @@ def matrix_page(matrix: Matrix) -> str:
 
 def sweep_page(name: str, parameter: str, several: Sequence[SweepSeries]) -> str:
     """A sweep of ``parameter``, called ``name``: a whole document."""
-    return render(
+    return page(
         "sweep.html.j2",
         title=f"nagle-lab sweep: {name}",
         name=name,

@@ -1,0 +1,72 @@
+"""The pages as whole documents: what their templates call, besides what every template may."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from nagle_lab.reports.html.ladder_drawing import ladder_drawing, span_text
+from nagle_lab.reports.html.template import ENVIRONMENT, render
+from nagle_lab.reports.words.numbers import IDLE_GAPS, NONE
+from nagle_lab.runs.manifest import Manifest
+
+_NAMES = {"nagle_lab": "nagle-lab", "git_revision": "git revision"}
+# What the stall, and the times in a report, depend on.
+_SYSCTLS = (
+    "tcp_autocorking", "tcp_congestion_control", "tcp_pingpong_thresh", "tcp_backlog_ack_defer", "tcp_timestamps",
+    "tcp_sack", "tcp_slow_start_after_idle", "tcp_rto_min_us", "tcp_limit_output_bytes", "tcp_notsent_lowat",
+    "tcp_min_tso_segs", "tcp_comp_sack_delay_ns", "tcp_mtu_probing", "tcp_rmem", "tcp_wmem",
+)  # fmt: skip
+_OFFLOADS = (
+    "MTU", "tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload",
+    "large-receive-offload",
+)  # fmt: skip
+
+
+def page(template: str, /, **values: object) -> str:
+    """Fill in the template of a page. Raises UndefinedError where it asks for what is not there."""
+    return render(template, **values)
+
+
+def _versions(manifest: Manifest) -> list[tuple[str, object]]:
+    return [(_NAMES.get(name, name), version) for name, version in manifest.versions.stated().items()]
+
+
+def _environment_tables(manifest: Manifest) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Sysctls of each network namespace, and offloads of each interface that was captured."""
+    namespaces, captures = manifest.namespaces, manifest.captures
+    yield "sysctl", [*namespaces], _settings([of.sysctls for of in namespaces.values()], _SYSCTLS)
+    offloads = [{**of.offloads, "MTU": of.mtu} for of in captures.values()]
+    yield "interface", [*captures], _settings(offloads, _OFFLOADS)
+
+
+def _settings(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[list[str]]:
+    """A row for each of the ``names`` that is set in any place; sysctls go by the last part of their name."""
+    short = [{key.rpartition(".")[2]: value for key, value in of.items() if value is not None} for of in places]
+    return [[name, *(str(of.get(name, NONE)) for of in short)] for name in names if any(name in of for of in short)]
+
+
+def _plots() -> Mapping[str, Any]:
+    """What draws with Matplotlib; nothing where that is missing, as in a browser: then pages have no plots."""
+    if find_spec("matplotlib") is None:
+        return {"plots": False}
+    from nagle_lab.reports.html import charts  # noqa: PLC0415
+
+    return {
+        "plots": True,
+        "cause_plot": charts.cause_plot,
+        "cliff_plot": charts.cliff_plot,
+        "distribution_plot": charts.distribution_plot,
+        "durations_of": charts.durations_of,
+        "time_sequence_plot": charts.time_sequence_plot,
+        "variant_plot": charts.variant_plot,
+    }
+
+
+ENVIRONMENT.globals |= {
+    "idle_gaps_of_all": f"{IDLE_GAPS} on all connections, by their cause; each has one.",
+    "duration": span_text,
+    "environment_tables": _environment_tables,
+    "ladder_drawing": ladder_drawing,
+    "versions": _versions,
+    **_plots(),
+}
