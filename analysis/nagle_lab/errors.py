@@ -36,13 +36,21 @@ _TO_DO = {
     errno.ENOSPC: "disk full: make room, or name a path on another disk",
     errno.EDQUOT: "disk quota exceeded: make room, or name a path on another disk",
     errno.ENOENT: "no such file or directory: check the path",
+    errno.EFBIG: "too large for this file system, or for `ulimit -f`: name a path on another one, or raise the limit",
+    errno.EMFILE: "too many open files: raise `ulimit -n`",
+    errno.ENFILE: "too many open files on this machine: close some programs",
+    errno.EAGAIN: "no more processes or threads: raise `ulimit -u`, or end some",
 }
+_BY_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def os_problem(error: OSError) -> NagleLabError:
     """The error that says what the operating system refused, of which file, and what to do."""
+    if "No usable temporary directory" in str(error):
+        return NagleLabError("no folder for temporary files can be written: set TMPDIR to one that can")
     to_do = _TO_DO.get(error.errno or 0, f"{error.strerror}: check the path and its permissions")
-    return NagleLabError(f"{error.filename or 'output'}: {to_do}")
+    of = error.filename or ("what this command writes" if error.errno in _BY_WRITING else "")
+    return NagleLabError(f"{of}: {to_do}" if of else to_do)
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

@@ -399,6 +399,29 @@ def test_a_capture_is_kept_where_it_is_asked_for(tmp_path):
     assert guard(tmp_path, f"--keep={keep}", command=["true"]).code == 2
 
 
+def test_an_earlier_recording_stays_until_there_is_a_new_one(tmp_path):
+    """Though the command does not exist, or nothing can be recorded; not by what a run left that was killed."""
+    keep = tmp_path / "kept"
+    assert guard(tmp_path, f"--keep={keep}", command=server("nodelay")).code == 0
+    earlier = {path.name: path.read_bytes() for path in keep.iterdir()}
+    for name in ("job.json", "job.part", "request.json", "reserve"):
+        (keep / name).touch()
+    for options, code in ((["--", "no-such-command"], 127), (["--interface=no-such", "--seconds=1"], 2)):
+        done = subprocess.run([*GUARD, f"--keep={keep}", *options], capture_output=True, timeout=60, check=False)
+        assert done.returncode == code
+        assert {path.name: path.read_bytes() for path in keep.iterdir()} == earlier
+    assert guard(tmp_path, f"--keep={keep}", command=server("two-writes")).code == 1
+    assert {path.name for path in keep.iterdir()} == earlier.keys()
+    assert (keep / "capture.pcapng").read_bytes() != earlier["capture.pcapng"]
+
+
+def test_a_stall_stays_though_its_reader_goes_away(tmp_path, temporary):
+    line = f"{shlex.join([*GUARD, '--', *server('two-writes')])} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], timeout=60, check=False)
+    (capture,) = temporary.glob("nagle-lab-guard-*/capture.pcapng")
+    assert done.returncode != 0 and capture.stat().st_size > 1000
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

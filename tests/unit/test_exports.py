@@ -297,6 +297,18 @@ def test_two_outputs_of_one_name_are_refused(run, captures):
     assert code == Exit.UNUSABLE and "name the same file" in err and not same.exists()
 
 
+@pytest.mark.parametrize("option", ["--html", "--csv", "--junit", "--markdown"])
+@pytest.mark.parametrize("there", [b"\xd4\xc3\xb2\xa1", b"\x0a\x0d\x0d\x0a", b"\x1f\x8b\x08", b"#!/bin/sh"])
+def test_no_capture_or_program_becomes_a_report(run, captures, option, there):
+    """As where a shell makes two names of ``--html *.pcap``."""
+    precious = captures / "other.pcap"
+    precious.write_bytes(there + b" and more")
+    code, out, err = run("analyze", option, precious, captures / "clean.pcap")
+    assert (code, out) == (Exit.UNUSABLE, "")
+    assert err.endswith("is there, and would be lost: name another file\n")
+    assert precious.read_bytes() == there + b" and more"
+
+
 def test_nor_is_one_file_written_by_two_names(run, captures, monkeypatch):
     """By a relative and an absolute path, by a symbolic link, or as the table beside another one."""
     monkeypatch.chdir(captures)

@@ -1,9 +1,12 @@
 """Which files are one capture, by their names, by a manifest, and by the times in them."""
 
+import re
+
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import NO_TEXT, File, Series, missing_numbers, parsed_name, series_of
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
@@ -129,6 +132,20 @@ def test_a_folder_that_cannot_be_looked_into_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(LocalFileSystem, "ls", ls)
     with pytest.raises(PermissionError, match="web-2"):
         series_of([str(tmp_path)])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/x.pcap", "s3://"])
+def test_an_address_that_cannot_be_reached_is_an_error_that_names_it(url):
+    with pytest.raises(NagleLabError, match=rf"^{re.escape(url)}: .*: check the address and your credentials$"):
+        series_of([url])
+    with pytest.raises(NagleLabError, match=rf"^{re.escape(url)}"):
+        Folder(url).read("a")
+
+
+def test_a_series_of_no_files_is_an_error(tmp_path):
+    (tmp_path / "fleet.toml").write_text('[[series]]\nhost = "a"\ninterface = "b"\nfiles = []\n')
+    with pytest.raises(NagleLabError, match="the series of a has no files"):
+        series_of([str(tmp_path / "fleet.toml")])
 
 
 def test_a_source_without_captures_is_an_error(tmp_path):

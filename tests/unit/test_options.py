@@ -147,7 +147,10 @@ def test_run_folders_that_cannot_be_written_are_refused_once(closed, command):
         (PermissionError(13, "Permission denied", "a"), "a: permission denied: give your account access"),
         (OSError(28, "No space left on device", "a"), "a: disk full: make room"),
         (OSError(30, "Read-only file system", "a"), "a: read-only file system"),
-        (OSError(5, "Input/output error"), "output: Input/output error: check"),
+        (OSError(5, "Input/output error"), "Input/output error: check"),
+        (OSError(28, "No space left on device"), "what this command writes: disk full: make room"),
+        (OSError(24, "Too many open files"), "too many open files: raise `ulimit -n`"),
+        (FileNotFoundError(2, "No usable temporary directory found in ['/tmp']"), "no folder for temporary files"),
     ],
 )
 def test_an_error_of_the_system_says_what_to_do(error, says):

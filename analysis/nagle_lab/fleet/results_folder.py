@@ -33,15 +33,25 @@ def file_system(url: str) -> tuple[Any, str]:
     """The file system of a path or URL, and the path in it. Raises NagleLabError where there is none."""
     protocol = url.partition("://")[0]
     try:
-        fs, path = extra("fsspec").core.url_to_fs(url)
+        with told_of(url):
+            fs, path = extra("fsspec").core.url_to_fs(url)
     except ImportError as error:
         todo = f"{sys.executable} -m pip install {PACKAGES[protocol]}" if protocol in PACKAGES else first_line(error)
         raise NagleLabError(f"{url}: {protocol}:// needs another package: {todo}") from error
-    except NagleLabError:
-        raise
-    except Exception as error:  # whatever a protocol's library raises
-        raise NagleLabError(f"{url}: {first_line(error)}") from error
     return fs, path.rstrip("/")
+
+
+@contextmanager
+def told_of(url: str) -> Iterator[None]:
+    """What a protocol's library raises becomes a NagleLabError that names the URL; what is not there stays so."""
+    try:
+        yield
+    except (NagleLabError, ImportError, FileNotFoundError):
+        raise
+    except Exception as error:
+        if is_remote(url):
+            raise NagleLabError(f"{url}: {first_line(error)}: check the address and your credentials") from error
+        raise
 
 
 def is_object_store(path: str) -> bool:
@@ -76,19 +86,20 @@ class Folder:
 
     def names(self, below: str) -> set[str]:
         """The names of the files in a folder in it; none where that is not there."""
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), told_of(self.url):
             self.fs.invalidate_cache()
             return {posixpath.basename(path) for path in self.fs.ls(self.at(below), detail=False)}
         return set()
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
-        content: bytes = self.fs.cat_file(self.at(name))
+        with told_of(self.url):
+            content: bytes = self.fs.cat_file(self.at(name))
         return content
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file."""
-        with self.writing(name) as file:
+        with told_of(self.url), self.writing(name) as file:
             file.write(content)
 
     @contextmanager

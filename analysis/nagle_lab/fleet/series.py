@@ -21,7 +21,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.stored import is_remote
 from nagle_lab.capture.take import records
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.results_folder import file_system, is_object_store, url_of
+from nagle_lab.fleet.results_folder import file_system, is_object_store, told_of, url_of
 
 # A date, with a time of day where there is one; or seconds since 1970.
 _TIME = re.compile(
@@ -169,6 +169,11 @@ def missing_numbers(series: Series) -> list[int]:
 
 def _list(source: str) -> tuple[str, list[File]]:
     """The folder that names are relative to, and the capture files in it."""
+    with told_of(source):
+        return _listed(source)
+
+
+def _listed(source: str) -> tuple[str, list[File]]:
     fs, path = file_system(source)
     if any(mark in path for mark in "*?[") and not fs.exists(path):
         found: dict[str, Any] = {}
@@ -286,6 +291,8 @@ def _manifest(path: str) -> Iterator[Series]:
     except (OSError, ValueError) as error:
         raise NagleLabError(f"{path}: not a manifest of series: {error} (see docs/fleet.md)") from error
     for entry in entries:
+        if not entry.files:
+            raise NagleLabError(f"{path}: the series of {entry.host} has no files: name some, or leave it out")
         files = [file for name in entry.files for file in _named(name)]
         yield Series(entry.host, entry.interface, tuple(files))
 

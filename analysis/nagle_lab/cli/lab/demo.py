@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nagle_lab.cli.shared.exports import require_not_read, require_writable, write_export
+from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_export
 from nagle_lab.cli.workshop.answers import Person, prepared
 from nagle_lab.cli.workshop.outline import show_outline
 from nagle_lab.cli.workshop.screens import WIDTH
@@ -42,7 +42,7 @@ def command(
         return Exit.OK
     if slides:
         return _write_slides(script, slides)
-    if answers is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if answers is None and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise NagleLabError("the workshop asks questions: run it in a terminal, or with --answers good (or a FILE)")
     answering = prepared(answers, script.questions) if answers is not None else Person()
     if not without_lab and script.incidents:
@@ -57,7 +57,7 @@ def _write_slides(script: Workshop, file: Path) -> Exit:
     from nagle_lab.cli.workshop.slides import slides_page  # noqa: PLC0415  (Jinja, which nothing else here needs)
 
     require_writable({"slides": file})
-    require_not_read([file], COMMITTED)
+    require_nothing_lost([file], COMMITTED)
     write_export(file, slides_page(script, _stored))
     return Exit.OK
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from nagle_lab.capture.compression import GZIP_MAGIC, ZSTD_MAGIC
+from nagle_lab.capture.pcap import MAGICS as PCAP_MAGICS
+from nagle_lab.capture.pcapng import MAGIC as PCAPNG_MAGIC
 from nagle_lab.capture.stored import STDIN
 from nagle_lab.errors import Exit, NagleLabError
 
@@ -30,7 +33,7 @@ class Exports:
     """
 
     def __init__(self, files: Mapping[str, Path | None], *, reads: Iterable[Path] = (), slow: bool = True) -> None:
-        """``reads`` is what the command reads; see :func:`require_not_read`.
+        """``reads`` is what the command reads; see :func:`require_nothing_lost`.
 
         ``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step.
         """
@@ -66,7 +69,7 @@ class Exports:
         for name in self.files.keys() & {"csv", "parquet"}:
             if not _is_replaced(self.files[name]):
                 raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
-        require_not_read(self._all_files(), self._reads)
+        require_nothing_lost(self._all_files(), self._reads)
         require_different(self._all_files())
         with ExitStack() as stack:
             if self.with_exchanges:
@@ -190,6 +193,15 @@ def require_writable(files: Mapping[str, Path | None]) -> None:
 _REPORTS = {".html", ".xml", ".md", ".csv"}  # what a person may have put into a folder that is read
 
 
+def require_nothing_lost(files: Iterable[Path | None], reads: Iterable[Path] = ()) -> None:
+    """Raise NagleLabError where a report would replace what is read, another capture, or a program."""
+    wanted = [file for file in files if file]
+    require_not_read(wanted, reads)
+    for file in wanted:
+        if there := _what_is_lost(file):
+            raise NagleLabError(f"{file} cannot be written: {there} is there, and would be lost: name another file")
+
+
 def require_not_read(files: Iterable[Path | None], reads: Iterable[Path]) -> None:
     """Raise NagleLabError where one of the ``files`` to write is one of ``reads``, or in a folder of them.
 
@@ -231,6 +243,24 @@ def _why_not_written(file: Path) -> str:
     if _is_replaced(file) and not os.access(target.parent, os.W_OK | os.X_OK):
         return f"no permission to write in its folder {file.parent}: name a file in another one"
     return ""
+
+
+_PRECIOUS = {
+    PCAPNG_MAGIC: "a capture",
+    **dict.fromkeys(PCAP_MAGICS, "a capture"),
+    GZIP_MAGIC: "a compressed file",
+    ZSTD_MAGIC: "a compressed file",
+    b"#!": "a program",
+}
+
+
+def _what_is_lost(file: Path) -> str:
+    """What is there that no report may replace, as where ``--html *.pcap`` names a capture; or empty."""
+    if not file.is_file() or not os.access(file, os.R_OK):
+        return ""
+    with file.open("rb") as stream:
+        begin = stream.read(4)
+    return next((what for magic, what in _PRECIOUS.items() if begin.startswith(magic)), "")
 
 
 def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]) -> None:

@@ -4,7 +4,7 @@ import json as json_module
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_writable, write_export
+from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_export
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.errors import Exit, NagleLabError
@@ -30,6 +30,7 @@ def command(
     if not command_line:
         raise NagleLabError("bisect needs a command: nagle-lab bisect pypi:NAME A..B -- COMMAND…")
     require_writable({"json": json})
+    require_nothing_lost([json])
     limit_s = duration_s(limit) if limit else None
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
     of = span(package, between)

@@ -6,9 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.cli.shared.exports import Exports, require_different, require_not_read, require_writable, write_export
+from nagle_lab.cli.shared.exports import (
+    Exports,
+    require_different,
+    require_nothing_lost,
+    require_writable,
+    write_export,
+)
 from nagle_lab.cli.shared.values import allowed_server, duration_s
-from nagle_lab.cli.software.guard_folder import REPORT, forget, recorded_in, recording_folder
+from nagle_lab.cli.software.guard_folder import REPORT, RecordingFolder, recorded_in, recording_folder
 from nagle_lab.cli.software.guard_options import GuardOptions
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, os_problem, tell
@@ -36,25 +42,25 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
     files = {"junit": junit, "markdown": markdown, "html": html}
     require_writable({"json": asked.json})
     require_different([asked.json, *files.values()])
-    require_not_read([asked.json, *files.values()], recorded_in(asked.keep))
+    require_nothing_lost([asked.json, *files.values()], recorded_in(asked.keep))
     with (
         Exports(files, slow=not asked.command_line) as exports,
         ending_by_signals(),
         recording_folder(asked.keep) as folder,
     ):
         if not asked.command_line:
-            return _report(_record(folder, selection, asked), asked, exports)
-        run = _run(folder, selection, asked, limit_s)
+            return _report(_record(folder.path, selection, asked), folder, asked, exports)
+        run = _run(folder.path, selection, asked, limit_s)
         outcome = run.guarded.outcome
         if outcome.status and not outcome.started:
-            forget(folder, asked.keep)
+            folder.forget()
             tell(f"{asked.command_line[0]}: {outcome.problem}: check the command's name or path")
             return outcome.status
         if asked.trace and run.writes is None and run.both_sides is None:
             tell("--trace: there was nothing to trace, because the command did not stall")
         if asked.both_sides and run.both_sides is None:
             tell(f"--both-sides: there was no second run, because {_why_one_run(run)}")
-        return _report(run, asked, exports)
+        return _report(run, folder, asked, exports)
 
 
 def _run(folder: Path, selection: Selection, asked: GuardOptions, limit_s: float | None) -> JudgedCommand:
@@ -80,11 +86,12 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
     return with_writes_beside(run, elsewhere=asked.pid is None) if asked.trace else run
 
 
-def _report(run: JudgedCommand, asked: GuardOptions, exports: Exports) -> int:
+def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, exports: Exports) -> int:
     """Show and write what was found; the exit code."""
     result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
     expected = Verdict(asked.expect.upper())
     code = exit_code(result.verdict, expected)
+    folder.is_wanted = folder.is_named or (code is not Exit.OK and outcome.captured > 0)
     packets = _packets(run, exports)
     exports.capture(result.of_file(title(run, asked.command_line)), packets, code, expected, run.writes)
     report = guard_json(run, asked.command_line, expected)
@@ -103,21 +110,23 @@ def _report(run: JudgedCommand, asked: GuardOptions, exports: Exports) -> int:
     if unwritten:
         tell(str(os_problem(unwritten)))
         code = Exit.UNUSABLE
-    _keep_or_forget(run, asked.keep, wanted=code is not Exit.OK and outcome.captured > 0)
+        folder.is_wanted |= outcome.captured > 0
+    _keep_or_forget(run, folder)
     return TIMED_OUT if outcome.timed_out else outcome.status or code
 
 
-def _keep_or_forget(run: JudgedCommand, keep: Path | None, *, wanted: bool) -> None:
-    """Say where the capture is, or remove it: it stays where a folder was named, or where it is ``wanted``."""
+def _keep_or_forget(run: JudgedCommand, folder: RecordingFolder) -> None:
+    """Say where the capture is, or remove it, unless it is wanted."""
+    if not folder.is_wanted:
+        folder.forget()
+        return
+    folder.keep()
     captures = f"the capture is {run.guarded.capture}"
     if run.traced:
         captures += f" (the traced run's: {run.traced.capture.relative_to(run.guarded.folder)} beside it)"
-    if keep:
-        tell(captures)
-    elif wanted:
-        tell(f"{captures}; delete its folder when you are done, or choose one with --keep")
-    else:
-        forget(run.guarded.folder, keep)
+    tell(
+        captures if folder.is_named else f"{captures}; delete its folder when you are done, or choose one with --keep"
+    )
 
 
 def _write(files: Iterable[Path | None], report: str, exports: Exports) -> OSError | None:

@@ -5,58 +5,100 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, tell
 from nagle_lab.experiments.software.guarded import WITHOUT
 from nagle_lab.experiments.writes.traced import STACKED, TRACED
-from nagle_lab.guard.recording.job import CAPTURE, OUTCOME
+from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, PART, READY, REQUEST, RESERVE
 from nagle_lab.guard.tracing.strace_attached import STACKS, THREADS, UNTRACED
 from nagle_lab.guard.tracing.strace_command import CALLS
 
 REPORT = "guard.json"
-_RUNS = (WITHOUT, TRACED, STACKED)  # folders of further runs
-_OURS = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, *_RUNS}
+_EARLIER = "earlier"  # folder of the recording before, until there is a new one
+_RECORDED = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, WITHOUT, TRACED, STACKED}
+# What a run that was killed may have left
+_LEFT = {JOB, REQUEST, READY, RESERVE, *(Path(name).with_suffix(PART).name for name in (JOB, OUTCOME))}
 
 
 def recorded_in(keep: Path | None) -> list[Path]:
     """What a recording writes into the folder to keep, and reads there; of its report there is but one."""
-    return [keep / name for name in sorted(_OURS - {REPORT})] if keep else []
+    return [keep / name for name in sorted((_RECORDED | _LEFT) - {REPORT})] if keep else []
+
+
+@dataclass
+class RecordingFolder:
+    """Where a recording goes.
+
+    Attributes
+    ----------
+    path : the folder
+    is_named : it was named to be kept; an earlier recording in it is set aside until there is a new one
+    is_wanted : whether what was recorded stays, even if it cannot be shown
+    """
+
+    path: Path
+    is_named: bool
+    is_wanted: bool = False
+
+    def keep(self) -> None:
+        """Keep what was recorded, instead of an earlier recording."""
+        shutil.rmtree(self.path / _EARLIER, ignore_errors=True)
+
+    def forget(self) -> None:
+        """Remove what was recorded; in a folder that was named, an earlier recording is put back."""
+        if not self.is_named:
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        _remove(self.path, _RECORDED | _LEFT)
+        if (self.path / _EARLIER).is_dir():
+            for path in (self.path / _EARLIER).iterdir():
+                path.rename(self.path / path.name)
+            (self.path / _EARLIER).rmdir()
 
 
 @contextmanager
-def recording_folder(keep: Path | None) -> Iterator[Path]:
-    """The folder of a recording; whatever ends the block early, nothing stays of it that is not to be kept."""
-    folder = _made(keep)
+def recording_folder(keep: Path | None) -> Iterator[RecordingFolder]:
+    """The folder of a recording; whatever ends the block early, only what is wanted stays of it."""
+    folder = _named(keep) if keep else RecordingFolder(Path(tempfile.mkdtemp(prefix="nagle-lab-guard-")), False)
     try:
         yield folder
     except BaseException:
-        forget(folder, keep)
+        if folder.is_wanted:
+            folder.keep()
+            tell(f"the capture is {folder.path / CAPTURE}")
+        else:
+            folder.forget()
         raise
 
 
-def _made(keep: Path | None) -> Path:
-    """Where the recording goes: a folder of its own, or the one to keep."""
-    if keep is None:
-        return Path(tempfile.mkdtemp(prefix="nagle-lab-guard-"))
+def _named(keep: Path) -> RecordingFolder:
+    """The folder to keep, in which an earlier recording is set aside."""
     try:
         keep.mkdir(parents=True, exist_ok=True)
-        if others := sorted(path.name for path in keep.iterdir() if path.name not in _OURS):
-            raise NagleLabError(
-                f"--keep {keep}: holds other files ({others[0]}): name a new folder, or an earlier recording's"
-            )
+        there = sorted(path.name for path in keep.iterdir())
     except OSError as error:
         raise NagleLabError(f"--keep {keep}: {(error.strerror or '').lower()}: name another folder") from None
+    if others := [name for name in there if name not in _RECORDED | _LEFT | {_EARLIER}]:
+        raise NagleLabError(
+            f"--keep {keep}: holds other files ({others[0]}): name a new folder, or an earlier recording's"
+        )
     if not os.access(keep, os.W_OK | os.X_OK):
         raise NagleLabError(f"--keep {keep}: no permission to write there: name another folder")
-    for name in _RUNS:
-        shutil.rmtree(keep / name, ignore_errors=True)
-    for name in _OURS.difference(_RUNS):
-        (keep / name).unlink(missing_ok=True)
-    return keep.resolve()
+    _remove(keep, _LEFT)
+    if _EARLIER in there:  # the run after it was killed
+        _remove(keep, _RECORDED)
+    elif recorded := _RECORDED.intersection(there):
+        (keep / _EARLIER).mkdir()
+        for name in recorded:
+            (keep / name).rename(keep / _EARLIER / name)
+    return RecordingFolder(keep.resolve(), is_named=True)
 
 
-def forget(folder: Path, keep: Path | None) -> None:
-    """Remove the folder of a recording, unless it is one to ``keep``."""
-    if keep is None:
-        shutil.rmtree(folder, ignore_errors=True)
+def _remove(folder: Path, names: set[str]) -> None:
+    for name in names:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name, ignore_errors=True)
+        else:
+            (folder / name).unlink(missing_ok=True)

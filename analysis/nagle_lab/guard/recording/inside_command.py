@@ -13,7 +13,17 @@ from pathlib import Path
 
 from nagle_lab.guard.recording import without_nodelay
 from nagle_lab.guard.recording.cuts import CutServer
-from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Job, NamespaceState, Outcome, read_job, write_record
+from nagle_lab.guard.recording.job import (
+    CAPTURE,
+    JOB,
+    OUTCOME,
+    RESERVE,
+    Job,
+    NamespaceState,
+    Outcome,
+    read_job,
+    write_record,
+)
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.host import children, namespace
 
@@ -25,7 +35,7 @@ def main(folder: str) -> None:
     if not job.parts:  # pytest's plugin reads it again
         (path / JOB).unlink()  # the environment may hold secrets, and whoever would remove it may be killed
     try:
-        (path / RESERVE).write_bytes(bytes(1 << 12))  # room for the outcome, should the disk be full by then
+        (path / RESERVE).write_bytes(bytes(1 << 12))
         outcome = _run(job, path)
     except _NoNamespaceError as error:
         outcome = Outcome(problem=str(error))
@@ -36,9 +46,6 @@ def main(folder: str) -> None:
     with suppress(OSError):  # whoever waits for it sees that there is none
         (path / RESERVE).unlink()
         write_record(outcome, path / OUTCOME)
-
-
-RESERVE = "reserve"
 
 
 class _NoNamespaceError(Exception):

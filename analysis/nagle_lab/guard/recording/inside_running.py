@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, Outcome, write_record
+from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, READY, REQUEST, Outcome, write_record
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_attached import (
@@ -23,7 +23,6 @@ from nagle_lab.guard.tracing.strace_attached import (
 from nagle_lab.host import children, namespace
 from nagle_lab.host.signals import ENDING
 
-REQUEST, READY = "request.json", "ready"
 OF_PROCESS = ("user", "net")  # namespaces: the right to be in the second comes with the first
 
 

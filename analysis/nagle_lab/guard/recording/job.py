@@ -1,12 +1,17 @@
 """The job for a namespace, and its outcome: two files, for it may take sudo or Docker to get there."""
 
 import json
+import os
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
+REQUEST, READY = "request.json", "ready"  # of what runs already
+RESERVE = "reserve"  # room for the outcome, should the disk be full by then
+PART = ".part"  # what a file's name ends with while it is written
 
 
 class NamespaceState(StrEnum):
@@ -54,11 +59,18 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def write_record(record: Job | Outcome, path: Path) -> None:
-    """Write it whole or not at all."""
-    part = path.with_suffix(".part")
-    # What is no UTF-8 in it (surrogates, PEP 383) is escaped, which msgspec's own JSON does not do.
-    part.write_text(json.dumps(msgspec.to_builtins(record)))
-    part.replace(path)
+    """Write it whole or not at all; a job for its owner alone, because the environment in it may hold secrets."""
+    part = path.with_suffix(PART)
+    mode = 0o600 if isinstance(record, Job) else 0o666
+    part.unlink(missing_ok=True)  # of a run that was killed
+    try:
+        with open(part, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as stream:
+            # What is no UTF-8 in it (surrogates, PEP 383) is escaped, which msgspec's own JSON does not do.
+            stream.write(json.dumps(msgspec.to_builtins(record)))
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def read_job(path: Path) -> Job:

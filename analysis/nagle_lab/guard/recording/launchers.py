@@ -116,7 +116,7 @@ def docker_with_folders(name: str, *options: str) -> Way:
 
 
 def _docker() -> Way | None:
-    terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
+    terminal = ["--tty"] if sys.stdin and sys.stdin.isatty() and sys.stdout.isatty() else []
     with suppress(NagleLabError):
         return docker_with_folders("a Docker container", "--network=none", *terminal)
     return None

@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.errors import NagleLabError, last_line
-from nagle_lab.guard.recording import inside_running
-from nagle_lab.guard.recording.inside_running import REQUEST, Request
-from nagle_lab.guard.recording.job import OUTCOME, Outcome, read_outcome
+from nagle_lab.guard.recording.inside_running import Request
+from nagle_lab.guard.recording.job import OUTCOME, READY, REQUEST, Outcome, read_outcome
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.guard.recording.target import Target
@@ -35,7 +34,7 @@ def record_running(folder: Path, target: Target, *, seconds: float | None = None
     way = way_to(target.pid, container, trace=trace)
     outcome = _run(way, folder)
     (folder / REQUEST).unlink(missing_ok=True)
-    (folder / inside_running.READY).unlink(missing_ok=True)
+    (folder / READY).unlink(missing_ok=True)
     if outcome.not_traced:
         raise NagleLabError(outcome.not_traced)
     if outcome.problem and outcome.status is None:

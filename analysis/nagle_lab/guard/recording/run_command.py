@@ -50,11 +50,14 @@ class Surroundings(TypedDict, total=False):
 
 
 def working_folder() -> Path:
-    """Where we are; NagleLabError where that was removed."""
+    """Where we are; NagleLabError where that was removed, or no command could begin there."""
     try:
-        return Path.cwd()
+        here = Path.cwd()
     except FileNotFoundError:
         raise NagleLabError("the working directory was deleted: cd to one that exists, and run it again") from None
+    if not os.access(here, os.X_OK):
+        raise NagleLabError(f"{here}: no permission to enter it: cd to another directory, and run it again")
+    return here
 
 
 class HowToRun(Surroundings, total=False):
@@ -112,23 +115,30 @@ def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
 def _run(way: Way, job: Job, folder: Path) -> Outcome:
     (folder / OUTCOME).unlink(missing_ok=True)
     write_record(msgspec.structs.replace(job, namespace=way.namespace, way=way.name), folder / JOB)
-    (folder / JOB).chmod(0o600)  # the environment may hold secrets
-    children.adopt_orphans()
-    before = children.descendants(os.getpid())
-    child = children.Child([*way.before, *program("inside_command", str(folder))], os.environ, job.cwd, lambda: None)
+    command = [*way.before, *program("inside_command", str(folder))]
     try:
-        child.start()
-        ended = child.wait()
+        ended = _ended(command, job.cwd)
     except children.NotStartedError as error:
-        return Outcome(problem=f"{way.before[0]}: {error}")
+        return Outcome(problem=f"{command[0]}: {error}")
     finally:
-        children.end_the_rest(but=before)
-        child.unblock()
         (folder / JOB).unlink(missing_ok=True)
     try:
         return read_outcome(folder / OUTCOME)
     except (OSError, ValueError):
         return _without_outcome(way, ended.status, folder)
+
+
+def _ended(command: Sequence[str], cwd: str) -> children.Ended:
+    """Run the program and wait; what it leaves behind is ended. Raises NotStartedError."""
+    children.adopt_orphans()
+    before = children.descendants(os.getpid())
+    child = children.Child(command, os.environ, cwd, lambda: None)
+    try:
+        child.start()
+        return child.wait()
+    finally:
+        children.end_the_rest(but=before)
+        child.unblock()
 
 
 def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:

@@ -109,7 +109,7 @@ def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], screen: Console
     A shell may be given all of it: each line of a comment begins with #, and none has a quotation mark.
     """
     for what, lines in to_paste:
-        for comment in textwrap.wrap(f"{printable(what)}:", screen.width - 2, break_on_hyphens=False):
+        for comment in textwrap.wrap(f"{printable(what)}:", max(screen.width - 2, 1), break_on_hyphens=False):
             screen.print(Text(f"# {comment}", "dim"))
         screen.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
 
