@@ -33,7 +33,7 @@ def followed(segments: list[Decoded]) -> Machine:
 
 
 def sizes(connection: Connection) -> list[object]:
-    return [connection.least_full_segment, [half.is_small_below for half in connection.halves]]
+    return [connection.least_full_segment, [half.surely_small_below for half in connection.halves]]
 
 
 @pytest.mark.parametrize("case", SEGMENTS)

@@ -130,9 +130,7 @@ class Findings:
         for counted in (tables.idle_gap, tables.delayed_ack):
             counted.cut(0)  # the proof needs the memory
 
-    def _prove_all(
-        self, tables: Tables, programs: Programs, setting: Setting, by_socket: AnswersBySocket
-    ) -> None:  # fmt: skip
+    def _prove_all(self, tables: Tables, programs: Programs, setting: Setting, by_socket: AnswersBySocket) -> None:
         count, done = len(tables.candidate), 0
         for candidates, packed in chunks(tables.candidate):
             begin, done = done, done + len(candidates)
@@ -155,9 +153,7 @@ class Findings:
         syns, client = involved.rows("syns"), involved.rows("client")
         idle_gaps.add(self.idle, idle_gaps.causes(judged, fastest_ack, syns, client))
 
-    def _prove(
-        self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting
-    ) -> None:  # fmt: skip
+    def _prove(self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting) -> None:
         involved = Involved(self.connections, candidates["connection"])
         judged = self._judge(candidates, involved, programs, setting)
         self._count_judged(judged, candidates, involved)
@@ -226,9 +222,7 @@ class Findings:
         by_server = total(pick(candidates["side"] != involved.rows("client"), rows))
         self.waited_by.update({"client": len(rows) - by_server, "server": by_server})
 
-    def _count_stalls(
-        self, rows: Column, candidates: Columns, involved: Involved, peer_fastest_ack: Column
-    ) -> None:  # fmt: skip
+    def _count_stalls(self, rows: Column, candidates: Columns, involved: Involved, peer_fastest_ack: Column) -> None:
         side, wait = candidates["side"], pick(candidates["trigger_to_ack"], rows)
         full, trigger = involved.of_side("full_segment", side), candidates["trigger_bytes"]
         self.behind_full += total(pick(is_full(trigger, full), rows))

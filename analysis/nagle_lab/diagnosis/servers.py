@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.observed import LATE_NEAR
+from nagle_lab.diagnosis.observed.programs import LATE
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.result.verdict import Evidence
 from nagle_lab.packet.segment import address_text, end_text
@@ -34,7 +34,7 @@ class OpenByServer:
     def add(self, candidates: Columns, involved: Involved, judged: Judged) -> None:
         """Add what was decided of these candidates."""
         server = involved.of_side("program", 1 - involved.rows("client"))
-        is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LATE_NEAR
+        is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LATE
         late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
         self._late.update(_how_often(pick(server, late)))
         for obstacle, unsure in judged.unresolved:

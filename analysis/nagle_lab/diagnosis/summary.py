@@ -44,7 +44,8 @@ OPEN_SHARE = 0.1  # of the late ACKs
 
 def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
-    summary, durations = _summary(totals, findings), _judged_durations(totals, findings)
+    durations = _judged_durations(totals, findings)
+    summary = _summary(totals, findings, durations)
     quality, idle_gaps = _quality(capture, totals, findings), _idle_gaps(findings)
     verdict, reason = decide(
         Evidence(
@@ -123,12 +124,11 @@ def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) ->
     )
 
 
-def _summary(totals: EngineTotals, findings: Findings) -> Summary:
+def _summary(totals: EngineTotals, findings: Findings, durations: Mapping[str, Durations]) -> Summary:
     whole, by_role = findings.sums.whole, findings.sums.by_role
     wait, total = _spread(findings.wait), whole["exchanges"]
     held_ends, delayed_ends = (_named_ends(findings, ends) for ends in (findings.held, findings.delayed))
     round_trips = {role: _median(shortest, 10) for role, shortest in findings.sums.round_trip.items()}
-    durations = _judged_durations(totals, findings)
     summary = Summary(
         connections=totals.connections,
         exchanges=total,
@@ -183,7 +183,7 @@ def _idle_gaps(findings: Findings) -> dict[Cause, CountAndTime]:
 
 def _reason(
     verdict: Verdict, reason: str, summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles
-) -> str:  # fmt: skip
+) -> str:
     """The rule's reason, with what the summary has to say to it."""
     if verdict is Verdict.STALL:
         return _stall_reason(summary) + _larger_cause(summary, idle_gaps, obstacles)

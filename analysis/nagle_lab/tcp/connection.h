@@ -44,7 +44,7 @@ typedef struct { /* Acknowledgement */
     int64_t tsval_before;
     int64_t before;
     int64_t paced_since;
-    int64_t carried;
+    int64_t serialization_delay;
     int32_t beyond_full;
     uint16_t window;
     uint8_t had_room;
@@ -105,7 +105,7 @@ typedef struct { /* Half */
     sent control; /* the latest SYN or FIN without data: with `data`, Half.latest_sent */
     int64_t syn;
     int64_t syn_window;
-    int64_t is_small_below;
+    int64_t surely_small_below;
     int32_t not_held;
     int32_t fin_acks;
     int32_t stale_echoes;
@@ -283,7 +283,7 @@ static inline void learn_full_size_by_mss(flow *f)
         x->full_size_by_mss = (int32_t)(y->mss ? most(y->mss - options, 1) : 0);
         int64_t window = y->syn_window;
         int64_t half_window = window > LEAST_MSS ? window / 2 : window;
-        x->is_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
+        x->surely_small_below = window >= 0 ? least(surely_full, half_window) : surely_full;
     }
 }
 

@@ -63,7 +63,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     window: int  # as on the wire
     before: int  # when its sender sent its packet before it, ns
     paced_since: int  # and the one before that
-    carried: int  # ns that what it acknowledges takes on the path, as those two packets show
+    serialization_delay: int  # ns that what it acknowledges takes on the path, as those two packets show
     beyond_full: int  # how much more than a full segment it acknowledges, bytes
     gap_ended_by: EndedBy  # of the idle gap that it ended, as in its row; so are the next two
     gap_small: bool
@@ -94,13 +94,58 @@ class Half:
     """
 
     __slots__ = (
-        "ack_spacing", "ahead", "beside_unacked", "closed", "connection", "data", "data_ack", "data_segments",
-        "fastest_ack", "fin_acks", "first_not_held", "full_size_by_data", "full_size_by_mss", "full_waits",
-        "hole", "is_small_below", "kernel", "last_ts", "last_unpushed", "latest_sent", "lost", "mss",
-        "newly_acked", "not_held", "not_held_end", "offloaded", "packets", "payload", "peer", "pure_ack",
-        "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side", "small",
-        "small_ack", "snd_nxt", "snd_una", "stale_echoes", "swapped", "syn", "syn_ttl", "syn_window",
-        "timestamp_step", "timestamps", "tsval", "wire",
+        "ack_spacing",
+        "ahead",
+        "beside_unacked",
+        "closed",
+        "connection",
+        "data",
+        "data_ack",
+        "data_segments",
+        "fastest_ack",
+        "fin_acks",
+        "first_not_held",
+        "full_size_by_data",
+        "full_size_by_mss",
+        "full_waits",
+        "hole",
+        "kernel",
+        "last_ts",
+        "last_unpushed",
+        "latest_sent",
+        "lost",
+        "mss",
+        "newly_acked",
+        "not_held",
+        "not_held_end",
+        "offloaded",
+        "packets",
+        "payload",
+        "peer",
+        "pure_ack",
+        "pushes",
+        "rcv_nxt",
+        "rcv_wnd",
+        "reactions",
+        "recent",
+        "scale",
+        "seq",
+        "shift",
+        "side",
+        "small",
+        "small_ack",
+        "snd_nxt",
+        "snd_una",
+        "stale_echoes",
+        "surely_small_below",
+        "swapped",
+        "syn",
+        "syn_ttl",
+        "syn_window",
+        "timestamp_step",
+        "timestamps",
+        "tsval",
+        "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -135,7 +180,7 @@ class Half:
         self.syn = self.syn_window = -1  # not captured
         self.mss, self.scale, self.timestamps, self.kernel, self.syn_ttl = 0, -1, False, 0, 0
         self.shift = LARGEST_SCALE
-        self.is_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
+        self.surely_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
         self.full_size_by_mss = 0  # payload of a full segment by its peer's MSS; 0 not known
         self.last_unpushed = 0  # payload of its latest segment without PSH, of those that teach
         self.full_size_by_data = 0  # payload of a full segment by its data: the largest that was sent twice so

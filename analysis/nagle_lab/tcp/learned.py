@@ -125,7 +125,7 @@ def learn_full_size_by_mss(connection: Connection) -> None:
     """Set how large a full segment is by the MSS in the SYNs, bytes of payload.
 
     ``Connection.least_full_segment`` of both ends, ``Half.full_size_by_mss`` of each by what its peer announced less
-    the options in use (RFC 6691), and ``Half.is_small_below``, below which a segment surely is not full.
+    the options in use (RFC 6691), and ``Half.surely_small_below``, below which a segment surely is not full.
     """
     one, two = connection.halves
     options = TIMESTAMPS_OPTION * (one.timestamps and two.timestamps)
@@ -136,7 +136,7 @@ def learn_full_size_by_mss(connection: Connection) -> None:
         half.full_size_by_mss = max(half.peer.mss - options, 1) if half.peer.mss else 0
         window = half.peer.syn_window
         half_window = window // 2 if window > LEAST_MSS else window
-        half.is_small_below = min(surely_full, half_window) if window >= 0 else surely_full
+        half.surely_small_below = min(surely_full, half_window) if window >= 0 else surely_full
 
 
 def learn_full_size_by_data(x: Half, s: Segment) -> None:

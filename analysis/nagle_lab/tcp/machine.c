@@ -215,7 +215,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->data.edge = x->control.edge = x->data.tsval = x->control.tsval = -1;
         x->scale = -1;
         x->shift = LARGEST_SCALE;
-        x->is_small_below = LEAST_MSS;
+        x->surely_small_below = LEAST_MSS;
         x->is_ipv6 = !!memcmp(s->src, V4_MAPPED, sizeof V4_MAPPED);
     }
     live_list(&m->live, f);
@@ -295,7 +295,7 @@ static int32_t beyond_full(const half *x, const half *y, int64_t ack)
     return full && x->rcv_nxt >= 0 ? (int32_t)most(ack - y->snd_una - full, 0) : 0;
 }
 
-static int64_t carried(const half *x, int64_t newly_acked)
+static int64_t serialization_delay(const half *x, int64_t newly_acked)
 {
     if (!x->newly_acked)
         return 0;
@@ -307,7 +307,7 @@ static int64_t time_under_way(const sent *trigger, const acknowledgement *ack)
 {
     int64_t way = most(ack->before - trigger->ts, 0);
     if (way && ack->paced_since >= trigger->ts)
-        way += ack->carried;
+        way += ack->serialization_delay;
     return least(way, most(ack->ts - trigger->ts, 0));
 }
 
@@ -338,7 +338,7 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
 static int is_small_behind_small(const flow *f, const half *x, const segment *s, const sent *before)
 {
     int is_unknown = !x->full_size_by_mss && x->pushes && s->flags & PSH;
-    int64_t limit = is_unknown ? LEAST_USUAL : x->is_small_below, full_size = f->least_full_segment;
+    int64_t limit = is_unknown ? LEAST_USUAL : x->surely_small_below, full_size = f->least_full_segment;
     int64_t tail = limit == full_size ? before->length % full_size : before->length;
     int is_whole = before->flags & PSH || !x->pushes;
     return is_whole && s->length < limit && 0 < tail && tail < limit;
@@ -501,8 +501,8 @@ static int learn_by_new_data(flow *f, int side, const segment *s, int64_t start,
     return !((before->flags | s->flags) & CONTROL);
 }
 
-/* waited.is_no_answer_to_data */
-static int is_no_answer_to_data(const half *y, int64_t ack, const acknowledgement *latest)
+/* waited.had_received_no_data */
+static int had_received_no_data(const half *y, int64_t ack, const acknowledgement *latest)
 {
     return y->data.number < latest->number || ack <= latest->seq;
 }
@@ -514,7 +514,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends what waits with any ACK that it owes */
     if (!learn_by_new_data(f, side, s, start, is_owed))
         return 0;
-    int is_acked = y->pure_ack.number > before->number && is_no_answer_to_data(y, ack, &y->pure_ack);
+    int is_acked = y->pure_ack.number > before->number && had_received_no_data(y, ack, &y->pure_ack);
     if (s->ts - before->ts < SHORT) {
         if (is_acked && is_released_by(x, y, before, &y->pure_ack, s))
             keep_sample(x, RELEASE, s->ts - y->pure_ack.ts);
@@ -585,7 +585,7 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
         *this = (acknowledgement){f->packets, s->ts, s->frame, start, ack, y->snd_una, edge_before, idle,
                            s->timestamps ? (int64_t)s->tsval : -1, x->tsval, x->last_ts,
-                           x->last_ts - x->ack_spacing, carried(x, ack - y->snd_una), beyond_full(x, y, ack), s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
+                           x->last_ts - x->ack_spacing, serialization_delay(x, ack - y->snd_una), beyond_full(x, y, ack), s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
         if (is_pure && y->snd_una < y->small.end && y->small.end <= ack)
             y->small_ack = *this;
     }

@@ -51,18 +51,18 @@ from nagle_lab.tcp.waited import (
     BY_ACKNOWLEDGEMENT,
     SHORT,
     beyond_full,
-    carried,
     echoes_older,
     echoes_uncaptured,
     ended_by,
+    had_received_no_data,
     is_announced,
     is_behind_small,
     is_full_segment_waiting,
-    is_no_answer_to_data,
     is_released_by,
     is_sooner_than_reactions,
     note_beside_unacked,
     note_offloaded,
+    serialization_delay,
     time_under_way,
 )
 
@@ -227,8 +227,8 @@ class Machine:
             is_echoed = start <= x.snd_una
             this = Acknowledgement(
                 connection.packets, s.ts, s.frame, start, ack, y.snd_una, had_room, idle, tsval, x.tsval, is_echoed,
-                s.window, x.last_ts, x.last_ts - x.ack_spacing, carried(x, ack - y.snd_una), beyond_full(x, ack),
-                *gap, x.rcv_nxt + x.rcv_wnd if x.rcv_nxt >= 0 else -1,
+                s.window, x.last_ts, x.last_ts - x.ack_spacing, serialization_delay(x, ack - y.snd_una),
+                beyond_full(x, ack), *gap, x.rcv_nxt + x.rcv_wnd if x.rcv_nxt >= 0 else -1,
             )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
@@ -317,7 +317,7 @@ class Machine:
         y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.peer.snd_una
         if not self._learn_by_new_data(x, s, start, is_owed=is_owed):
             return
-        is_acked = y.pure_ack.number > before.number and is_no_answer_to_data(y, ack, y.pure_ack)
+        is_acked = y.pure_ack.number > before.number and had_received_no_data(y, ack, y.pure_ack)
         if s.ts - before.ts < SHORT:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
                 keep_sample(x, RELEASE, s.ts - y.pure_ack.ts)

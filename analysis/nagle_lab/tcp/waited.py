@@ -35,10 +35,10 @@ def beyond_full(x: Half, ack: int) -> int:
     return max(ack - y.snd_una - full, 0) if full and x.rcv_nxt >= 0 else 0
 
 
-def carried(x: Half, newly_acked: int) -> int:
-    """How long what ``x`` acknowledges now takes on a slow link, ns, at the pace of its ACK clock; 0 not known.
+def serialization_delay(x: Half, newly_acked: int) -> int:
+    """The serialization delay on a slow link of what ``x`` acknowledges now, ns, at the pace of its ACK clock.
 
-    That is how long after its packet before it the latest one came, for each byte that acknowledged.
+    That is how long after its packet before it the latest one came, for each byte that acknowledged; 0 not known.
     """
     if not x.newly_acked:
         return 0
@@ -46,10 +46,14 @@ def carried(x: Half, newly_acked: int) -> int:
 
 
 def time_under_way(trigger: Sent, ack: Acknowledgement) -> int:
-    """See ``under_way`` in engine.h."""
+    """From the trigger to its receiver's latest segment that did not acknowledge it, ns, and the ACK's own
+    serialization delay.
+
+    That is ``under_way`` in engine.h: so long the trigger had surely not arrived.
+    """
     way = max(ack.before - trigger.ts, 0)
     if way and ack.paced_since >= trigger.ts:
-        way += ack.carried
+        way += ack.serialization_delay
     return min(way, max(ack.ts - trigger.ts, 0))
 
 
@@ -59,7 +63,7 @@ def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgem
     return has_waited and is_released_by(x, before, ack, s)
 
 
-def is_no_answer_to_data(y: Half, ack: int, latest: Acknowledgement) -> bool:
+def had_received_no_data(y: Half, ack: int, latest: Acknowledgement) -> bool:
     """Whether what acknowledges up to ``ack`` had received no data of ``y`` behind its ``latest`` pure ACK.
 
     A segment acknowledges all that has arrived in order when it leaves (RFC 9293 §3.10.7.4); the rest crosses it.
@@ -136,7 +140,7 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     """
     if x.pushes and not before.flags & PSH:
         return False
-    least, full = x.is_small_below, x.connection.least_full_segment
+    least, full = x.surely_small_below, x.connection.least_full_segment
     if not x.full_size_by_mss and x.pushes and s.flags & PSH:
         least = LEAST_USUAL
     # With segmentation offload one packet can be several full segments and a small one.

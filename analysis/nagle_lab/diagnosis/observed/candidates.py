@@ -173,9 +173,7 @@ class _Joined(dict[str, Column]):
         return self[name]
 
 
-def by_program(
-    rows: Columns, involved: Involved, programs: Programs
-) -> Iterator[tuple[int, Candidates]]:  # fmt: skip
+def by_program(rows: Columns, involved: Involved, programs: Programs) -> Iterator[tuple[int, Candidates]]:
     """The keys of the ``programs`` that sent them, each with its candidates; none of a connection that is left out.
 
     The timestamps of those of the ``programs`` without echoes tell nothing (Echo.UNKNOWN).

@@ -17,19 +17,20 @@ from nagle_lab.tcp.events import DELAYED, MS
 
 US = 1_000  # ns
 
-# An end that reacts faster than this is at the capture point, or next to it.
+# An end that reacts faster than this is a few switches away at most: hardly a path, and it hardly varies.
 NEAR = 1 * MS
 
 # At an end its pure ACKs are captured so much sooner than the peer's: times as long, at most. Where every packet was
 # captured more than once, on a bridge or at both ends, each end's are as soon, give or take more of chance.
 SOONER_AT_HOME, SURELY_SOONER = 0.7, 0.5
 
-# From here on the program is not at the capture point: its releases and those of a kernel cannot be told apart.
-AWAY = 150 * US
+# An end whose fastest reaction takes no longer is where it was captured. Of one farther away the releases of its
+# kernel cannot be told from those of its program.
+AT_CAPTURE_POINT = 150 * US
 
-# An ACK was delayed when it took this much longer than its sender's fastest reaction. Timers of 10 ms exist (Windows
-# Server, Solaris); a path of a millisecond and more varies by more than a wire.
-LATE_NEAR, LATE_FAR = LATE, 8 * MS
+# How much a path varies whose round trip is a millisecond or more, as the shortest timers do. So far away an ACK was
+# delayed only when it took so much longer than its sender's fastest reaction; nearer, when it took LATE.
+PATH_JITTER = 8 * MS
 
 SLACK = 300 * US  # how much a path varies, at least
 ANSWERS = 8  # so many tell how much it varies
@@ -76,7 +77,7 @@ class Observed:
     @property
     def is_away(self) -> bool:
         """Whether the capture was taken away from the program's host."""
-        return self.sender_fastest_if_known is None or self.sender_fastest_if_known >= AWAY
+        return self.sender_fastest_if_known is None or self.sender_fastest_if_known >= AT_CAPTURE_POINT
 
     @property
     def is_at_sender(self) -> bool:
@@ -171,7 +172,7 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
         return min([*releases, *own.after_handshake], default=None)
     if by_itself >= NEAR and own.handshake:
         return by_itself
-    if by_itself >= AWAY and own.handshake and len(own.after_handshake) >= COMPARABLE:
+    if by_itself >= AT_CAPTURE_POINT and own.handshake and len(own.after_handshake) >= COMPARABLE:
         # All but the first: one may have left before the ACK arrived.
         releases = sorted(release for release in releases if 3 * release >= by_itself)[1:]
     return min([by_itself, *releases])
@@ -193,4 +194,4 @@ def _after_path_became_longer(own: Reactions) -> int | None:
 
 def late_margin(peer: int) -> int:
     """How much longer than its sender's fastest reaction, ``peer``, a late ACK takes at least; both ns."""
-    return LATE_NEAR if peer < NEAR else LATE_FAR
+    return LATE if peer < NEAR else PATH_JITTER

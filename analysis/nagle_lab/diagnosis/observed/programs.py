@@ -61,6 +61,10 @@ class Reactions:
         """Those that no program has a part in: in handshakes, and with pure ACKs."""
         return [*self.handshake, *self.ack]
 
+    def by_kernel_before(self, latest: float) -> list[int]:
+        """The same that took less than ``latest``, ns: no delayed ACKs, say."""
+        return [ns for ns in self.by_kernel if ns < latest]
+
     @property
     def after_handshake(self) -> list[int]:
         """Those with pure ACKs and with data."""

@@ -31,7 +31,16 @@ from nagle_lab.diagnosis.observed.enough import (
     NEARLY_ALL,
     REPEATED,
 )
-from nagle_lab.diagnosis.observed.observed import ANSWERS, LATE_FAR, NEAR, US, Observed, around, latest_answer, slack
+from nagle_lab.diagnosis.observed.observed import (
+    ANSWERS,
+    NEAR,
+    PATH_JITTER,
+    US,
+    Observed,
+    around,
+    latest_answer,
+    slack,
+)
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
@@ -42,6 +51,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     follows_ack,
     is_as_soon_behind_any,
     is_chance,
+    is_more_than_chance,
     is_paced,
     is_quiet,
     middle_half,
@@ -183,7 +193,7 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
     if base is None:
         return None
     if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
-        answers = [ns for ns in answers if ns < base + LATE_FAR]
+        answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)
     compared = _soon_enough(pure, base)
     if _path_is_shorter(compared, observed):
@@ -294,7 +304,7 @@ def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: flo
     if len(answers) < CONCLUSIVE:
         return True
     by_path = sum(ns > latest for ns in answers) / len(answers) * (late + prompt)
-    return late <= by_path + 3 * sqrt(by_path)
+    return not is_more_than_chance(late, by_path)
 
 
 def _with_those_held_up(
@@ -390,8 +400,8 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     as much as the shortest timers, slower ACKs may have been delayed: there releases are compared that are no slower.
     """
     reactions = observed.program.reactions
-    latest = observed.sender_fastest + LATE_FAR
-    quick = [ns for ns in reactions.by_kernel if ns < latest]
+    latest = observed.sender_fastest + PATH_JITTER
+    quick = reactions.by_kernel_before(latest)
     if len(prompt) < CONCLUSIVE or len(quick) < CONCLUSIVE:
         return False
     by_size = _without_their_length(prompt, observed)
@@ -419,7 +429,7 @@ def _without_their_length(c: Candidates, observed: Observed) -> Column:
 def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool:
     """Whether all came later than that end's kernel answers, and most sooner than its program does."""
     reactions, base = observed.program.reactions, observed.sender_fastest
-    quick = [ns for ns in reactions.by_kernel if ns < base + LATE_FAR]
+    quick = reactions.by_kernel_before(base + PATH_JITTER)
     usual, answers = percentile(prompt.ack_to_release, 50), reactions.data
     if not quick or len(answers) < CONCLUSIVE or usual >= percentile(answers, 5):
         return False
@@ -433,7 +443,7 @@ def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> C
     Its program's answers vary as much, but not because of the path: these may be its pauses.
     """
     soonest, latest = around(observed.sender_fastest)
-    by_kernel = [ns for ns in observed.program.reactions.by_kernel if ns < observed.sender_fastest + DELAYED]
+    by_kernel = observed.program.reactions.by_kernel_before(observed.sender_fastest + DELAYED)
     slow = prompt.only(prompt.ack_to_release > latest)
     if 2 * len(slow) <= len(prompt) or any(ns > latest for ns in by_kernel):
         return prompt

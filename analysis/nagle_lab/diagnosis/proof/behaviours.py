@@ -9,8 +9,8 @@ from typing import NamedTuple
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import among, groups, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE
-from nagle_lab.diagnosis.observed.observed import LATE_NEAR, Observed, Setting, observe
-from nagle_lab.diagnosis.observed.programs import Program
+from nagle_lab.diagnosis.observed.observed import Observed, Setting, observe
+from nagle_lab.diagnosis.observed.programs import LATE, Program
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
@@ -26,15 +26,13 @@ def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Jud
     apart already.
     """
     together = _proved(c, program, setting)
-    late = c.only((c.late_by(0) >= LATE_NEAR) & (c.ack_frame > 0) & (c.pure > 0))
+    late = c.only((c.late_by(0) >= LATE) & (c.ack_frame > 0) & (c.pure > 0))
     if together.stall_count >= MOSTLY * len(late) or setting.kernel_answers.until:
         return together
     return _judged_apart(c, late, program, setting, together)
 
 
-def _judged_apart(
-    c: Candidates, late: Candidates, program: Program, setting: Setting, together: Judged
-) -> Judged:  # fmt: skip
+def _judged_apart(c: Candidates, late: Candidates, program: Program, setting: Setting, together: Judged) -> Judged:
     """What is decided of connections that hold and of the others, or else what was decided of them ``together``.
 
     Ten stalls or more on some connections are stalls where the others certainly do something else: none of the

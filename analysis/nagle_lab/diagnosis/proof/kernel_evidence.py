@@ -92,7 +92,7 @@ def _without_corking_connections(waiting: Candidates, observed: Observed) -> Can
 
 def _set_aside_unwritten(
     late: Candidates, holding: set[int], answers: AnswersByCandidate, just_before: float, judged: Judged
-) -> Candidates:  # fmt: skip
+) -> Candidates:
     """Without the connections on which nothing ever waited: their programs themselves wait for something.
 
     ``holding`` are the connections on which data waited.

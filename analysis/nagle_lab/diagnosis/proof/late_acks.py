@@ -13,10 +13,10 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
-from nagle_lab.diagnosis.observed.observed import AWAY, LATE_FAR, LATE_NEAR, NEAR, Observed, around, late_margin
-from nagle_lab.diagnosis.observed.programs import Reactions
+from nagle_lab.diagnosis.observed.observed import AT_CAPTURE_POINT, NEAR, PATH_JITTER, Observed, around, late_margin
+from nagle_lab.diagnosis.observed.programs import LATE, Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import PAUSE
+from nagle_lab.diagnosis.proof.pauses import PAUSE, spread
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
@@ -81,7 +81,7 @@ def set_aside_late_by_bytes(held: Candidates, observed: Observed, judged: Judged
     alike = []
     for group in groups(sooner.trigger_bytes):
         of_this_size = pick(waits, group)
-        if len(group) >= COMPARABLE and percentile(of_this_size, 90) - percentile(of_this_size, 10) < JIFFY / 2:
+        if len(group) >= COMPARABLE and spread(of_this_size) < JIFFY / 2:
             alike.append(group)
     unsure = sooner.picked(in_order(alike))
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
@@ -181,7 +181,7 @@ def _sent_late_by_timestamps(late: Candidates, c: Candidates, observed: Observed
     fastest, margin = observed.sender_fastest, late_margin(observed.peer_fastest)
     early = c.only((c.late_by(observed.peer_fastest) < margin) & (c.tsval_delay >= 0))
     soon = early.only(early.ack_to_release - fastest < NEAR).tsval_delay
-    if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE_NEAR:
+    if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE:
         return late
     way, is_known = _one_way_delay_of_acks(late, fastest)
     waits = late.late_by(observed.peer_fastest)
@@ -210,11 +210,11 @@ def _all_else_is_as_late(late: Candidates, peer_fastest: int, more: list[int], e
     ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
     """
     waits = late.late_by(peer_fastest)
-    varies = percentile(waits, 90) - percentile(waits, 10) > TIMER_SPREAD
+    varies = spread(waits) > TIMER_SPREAD
     if len(more) < enough:
         return varies
-    varies = varies or percentile(more, 90) - percentile(more, 10) > LATE_FAR / 2
-    return varies and percentile(waits, 50) < percentile(more, 75) + LATE_FAR
+    varies = varies or spread(more) > PATH_JITTER / 2
+    return varies and percentile(waits, 50) < percentile(more, 75) + PATH_JITTER
 
 
 def _what_no_timer_delays_is_as_late(late: Candidates, observed: Observed) -> bool:
@@ -229,8 +229,10 @@ def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
     the other.
     """
     peer_fastest, program = observed.peer_fastest, observed.program
-    least = percentile(late.late_by(peer_fastest), 10) - LATE_FAR / 2 + observed.setting.resolution
-    ends = [program.peer_reactions, program.reactions] if peer_fastest >= AWAY else [program.peer_reactions]
+    least = percentile(late.late_by(peer_fastest), 10) - PATH_JITTER / 2 + observed.setting.resolution
+    ends = (
+        [program.peer_reactions, program.reactions] if peer_fastest >= AT_CAPTURE_POINT else [program.peer_reactions]
+    )
     for end in ends:
         as_late = sum(ns >= least for ns in end.handshake_more)
         if as_late >= max(2, A_FEW * len(end.handshake_more)):
@@ -240,11 +242,11 @@ def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
 
 def _releases_are_as_late(late: Candidates, observed: Observed) -> bool:
     """Whether a tenth of them, three at least, is released so much later, between two ends that are both away."""
-    if not observed.is_away or observed.peer_fastest < AWAY:
+    if not observed.is_away or observed.peer_fastest < AT_CAPTURE_POINT:
         return False
     usual = percentile(late.late_by(observed.peer_fastest), 50)
     later = late.ack_to_release - observed.sender_fastest
-    as_late = total((later >= usual - LATE_FAR / 2) & (later <= usual + LATE_FAR / 2))
+    as_late = total((later >= usual - PATH_JITTER / 2) & (later <= usual + PATH_JITTER / 2))
     return as_late >= max(REPEATED, HARDLY_ANY * len(late))
 
 
@@ -303,7 +305,7 @@ def _every_ack_is_as_late(late: Candidates, peer_fastest: int, peers: Reactions)
     Not where they are as alike as those of a timer, and as late as Linux's: unless data begins to come as late.
     """
     waits = late.late_by(peer_fastest)
-    is_alike = percentile(waits, 90) - percentile(waits, 10) <= TIMER_SPREAD
+    is_alike = spread(waits) <= TIMER_SPREAD
     if len(peers.ack) < CONCLUSIVE or percentile(peers.ack, 10) - peer_fastest < late_margin(peer_fastest):
         return False
     if is_alike and percentile(waits, 50) >= LINUX_TIMER:
@@ -320,7 +322,7 @@ def _begins_as_late(data: list[int], round_trip: float) -> bool:
 def _data_comes_sooner(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
     """Whether data of those ends comes sooner than their late ACKs: then the path is not what delays these."""
     usual = percentile(late.late_by(peer_fastest), 50)
-    sooner = usual - min(LATE_FAR, usual / 2)
+    sooner = usual - min(PATH_JITTER, usual / 2)
     return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer_fastest < sooner
 
 
@@ -342,7 +344,7 @@ def _are_alike_and_alone(late: Candidates, c: Candidates, peer_fastest: int) -> 
     if percentile(waits, 90) - percentile(waits, 25) > TIMER_SPREAD:
         return False  # a queue, or a radio that sleeps, is on and off, too
     others = c.only(c.late_by(peer_fastest) < late_margin(peer_fastest))
-    return len(others) >= CONCLUSIVE and percentile(others.late_by(peer_fastest), 95) <= LATE_FAR / 2
+    return len(others) >= CONCLUSIVE and percentile(others.late_by(peer_fastest), 95) <= PATH_JITTER / 2
 
 
 def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
@@ -350,7 +352,7 @@ def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, peer_fastest:
     if percentile(late.late_by(peer_fastest), 50) >= LINUX_TIMER:
         return False
     least = percentile(late.trigger_to_ack, 10)
-    sooner = total((c.trigger_to_ack < least) & (c.trigger_to_ack >= least - LATE_FAR))
+    sooner = total((c.trigger_to_ack < least) & (c.trigger_to_ack >= least - PATH_JITTER))
     return sooner >= max(REPEATED, len(late) / 2)
 
 

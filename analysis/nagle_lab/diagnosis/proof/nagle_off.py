@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around, latest_answer, slack
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, US, Observed, around, latest_answer, slack
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
@@ -191,7 +191,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
 
 def _seem_held(c: Candidates, observed: Observed) -> Column:
     """Which follow their ACK at once, and not as long after the trigger as data that did not wait: a pause."""
-    latest = observed.sender_fastest + LATE_FAR if observed.is_away and observed.sender_fastest else PAUSE
+    latest = observed.sender_fastest + PATH_JITTER if observed.is_away and observed.sender_fastest else PAUSE
     return (c.ack_to_release < latest) & _is_no_pause(c, {ms for *_, ms in observed.program.no_waits})
 
 

@@ -5,7 +5,6 @@ docs/proof.md, rule 2.
 """
 
 from collections import Counter
-from math import sqrt
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
@@ -26,10 +25,11 @@ from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import (  # fmt: skip
+from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
     comes_early_too,
     is_chance,
+    is_more_than_chance,
     is_paced,
     middle_half,
     pauses_anyway,
@@ -40,6 +40,7 @@ from nagle_lab.diagnosis.proof.release_times import (
     FINE,
     HELD,
     HELD_ALIKE,
+    INTERRUPTED,
     SLOW_STACK,
     SOONEST_WOKEN,
     acknowledges_slowly,
@@ -51,7 +52,6 @@ from nagle_lab.diagnosis.proof.release_times import (
 )
 from nagle_lab.tcp.events import MS, Echo
 
-INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
 # Beside a median that is a kernel's, the others are if they take no longer than so many medians, or so long.
@@ -78,7 +78,7 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     limit = slowest_release(pure, observed)
     queued = queued_releases(pure, observed, limit)
     if queued is not None:
-        interrupted = in_later_queues(pure - queued, limit, INTERRUPTED)
+        interrupted = in_later_queues(pure - queued, limit)
         judged.leave_open(interrupted, Obstacle.LIKE_A_PROGRAM)
         judged.reject(len(pure) - len(queued) - len(interrupted), Rejected.LATER_RELEASE)
         return queued
@@ -89,14 +89,14 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     middle = usual_release(near, observed.setting.resolution)
     behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
     if len(behind_arrivals) >= max(2, len(near) / 2) and not _arrive_by_chance(behind_arrivals, near):
-        _set_aside_relayed(pure, near, behind_arrivals, judged)
+        _judge_relayed(pure, near, behind_arrivals, judged)
         return near.picked([])
     return _held_by_release_times(pure, near, observed, judged, limit)
 
 
 def _held_by_release_times(
     pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
-) -> Candidates:  # fmt: skip
+) -> Candidates:
     """Of releases behind nothing but their ACK, those as soon as a kernel's: their median is up to ``limit``, ns."""
     middle = usual_release(near, observed.setting.resolution)
     is_usual, is_fine = middle <= limit, observed.setting.resolution <= FINE
@@ -127,7 +127,7 @@ def _is_slower_than_program(middle: float, observed: Observed) -> bool:
     return is_known and HELD < middle <= AT_PEER_ALIKE and middle > SLOWER_THAN_ANSWERS * percentile(answers, 50)
 
 
-def _set_aside_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidates, judged: Judged) -> None:
+def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidates, judged: Judged) -> None:
     """Reject all: their program passes on data that arrived meanwhile from other connections.
 
     But leave them open where data of all those connections together comes so often that it is there by chance.
@@ -157,7 +157,7 @@ def _expected_of_any(behind: Candidates) -> float:
 def _arrive_by_chance(behind: Candidates, near: Candidates) -> bool:
     """Whether no more releases stand behind arrivals than chance explains, with three standard deviations."""
     by_chance = _expected(behind) / len(behind) * len(near)
-    return len(behind) <= by_chance + 3 * sqrt(by_chance)
+    return not is_more_than_chance(len(behind), by_chance)
 
 
 def _slow_connections(near: Candidates, limit: float, percent: float) -> Candidates:
@@ -251,7 +251,7 @@ def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed)
     """
     varies = 2 * middle_half(observed.early.trigger_to_release)
     by_chance = len(pure) * min(highest(prompt.ack_to_release) / max(varies, 1), 1)
-    return len(prompt) <= by_chance + 3 * sqrt(by_chance)
+    return not is_more_than_chance(len(prompt), by_chance)
 
 
 def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -364,7 +364,7 @@ def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) 
 
 def _held_among_others(
     pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
-) -> Candidates:  # fmt: skip
+) -> Candidates:
     """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
     some = _on_prompt_connections(near, observed, limit)
     judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)

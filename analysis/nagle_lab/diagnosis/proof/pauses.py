@@ -9,7 +9,7 @@ from statistics import correlation, pstdev
 from nagle_lab.diagnosis.observed.candidates import LATER, Candidates
 from nagle_lab.diagnosis.observed.columns import Column, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, US, Observed, around, slack
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, US, Observed, around, slack
 from nagle_lab.tcp.events import MS, Echo
 
 # Later than this behind the ACK comes a pause of the program, where it is at the capture point.
@@ -56,17 +56,19 @@ def pauses_anyway(c: Candidates, early: Candidates, fastest: int) -> bool:
     )
 
 
-def is_chance(
-    soon: int, releases: Column, bound: float, width: float, times: int, deviations: float = 3
-) -> bool:  # fmt: skip
+def is_more_than_chance(count: float, expected: float, deviations: float = 3) -> bool:
+    """Whether there are more than chance brings, which varies by the square root of what to ``expect``."""
+    return count > expected + deviations * sqrt(expected)
+
+
+def is_chance(soon: int, releases: Column, bound: float, width: float, times: int, deviations: float = 3) -> bool:
     """Whether ``soon`` releases within ``width`` ns up to ``bound`` ns are no more than pauses that end at any time.
 
-    How many of those to expect is counted after the bound, in a stretch of ``times`` the width; it varies by its
-    square root, and so many of these standard ``deviations`` are allowed.
+    How many of those to expect is counted after the bound, in a stretch of ``times`` the width.
     """
     beyond = bound + times * width
     by_chance: float = total((releases > bound) & (releases <= beyond)) / times
-    return soon <= by_chance + deviations * sqrt(by_chance)
+    return not is_more_than_chance(soon, by_chance, deviations)
 
 
 def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:
@@ -76,7 +78,7 @@ def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:
     """
     width = high - low
     before = total((releases >= low - width) & (releases < low))
-    if soon <= before + 3 * sqrt(before):
+    if not is_more_than_chance(soon, before):
         return False
     spans = SPANS_NEAR if high < PAUSE else SPANS_AWAY
     return not any(is_chance(soon, releases, high, width, span) for span in spans)
@@ -131,6 +133,11 @@ def middle_half(times: Column) -> float:
     return percentile(times, 75) - percentile(times, 25)
 
 
+def spread(times: Column) -> float:
+    """What they differ by, but for the tenth at either end."""
+    return percentile(times, 90) - percentile(times, 10)
+
+
 # When data left its sender, by the timestamps of both ends (RFC 7323): they count milliseconds, at Linux.
 # A release echoes the late ACK and leaves as soon as that has arrived. What passes the capture point later was longer
 # under way, on a slow link or in a queue; or it left later, because it was written later.
@@ -160,7 +167,7 @@ def path_variation(pure: Candidates, observed: Observed) -> float:
     and the way there MORE_THAN_BACK at most.
     """
     base = observed.sender_fastest
-    quick = [ns - base for ns in observed.program.reactions.by_kernel if ns < base + LATE_FAR]
+    quick = [ns - base for ns in observed.program.reactions.by_kernel_before(base + PATH_JITTER)]
     way = _under_way(pure.only((pure.echo == Echo.AFTER) & (pure.tsval_delay >= 0)))
     back = percentile(way, 95) - percentile(way, 5) - STEP if len(way) else 0
     return max(slack(base), percentile(quick, 95) if quick else 0, MORE_THAN_BACK * back)

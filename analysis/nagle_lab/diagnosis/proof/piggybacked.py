@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.enough import (
     NEARLY_ALL,
     REPEATED,
 )
-from nagle_lab.diagnosis.observed.observed import LATE_FAR, Observed, around, nearby
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, around, nearby
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
@@ -181,7 +181,7 @@ def _leave_open_by_jitter(piggybacked: Candidates, observed: Observed, judged: J
     if not _early_acks_release(piggybacked, observed):
         return
     low, high = around(observed.sender_fastest)
-    acks = [ns for ns in observed.program.reactions.ack if ns < high + LATE_FAR / 2]
+    acks = [ns for ns in observed.program.reactions.ack if ns < high + PATH_JITTER / 2]
     high = max(high, percentile(acks, 90)) if acks else high
     prompt = piggybacked.released_within(low, high)
     if 2 * len(prompt) > len(piggybacked):
@@ -282,7 +282,7 @@ def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) 
     fire, so this asks for some pure ACKs of its own that came late.
     """
     fastest = observed.sender_fastest
-    unanswered = sum(ack - fastest >= LATE_FAR for ack in observed.program.reactions.ack)
+    unanswered = sum(ack - fastest >= PATH_JITTER for ack in observed.program.reactions.ack)
     if len(merged) < max(SOME_OF * len(prompt), CONCLUSIVE) or unanswered < REPEATED:
         return False
     strays = []

@@ -33,8 +33,8 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, REPEATED
-from nagle_lab.diagnosis.observed.observed import LATE_NEAR, NEAR, Observed, Setting, around, observe, slack
-from nagle_lab.diagnosis.observed.programs import Program
+from nagle_lab.diagnosis.observed.observed import NEAR, Observed, Setting, around, observe, slack
+from nagle_lab.diagnosis.observed.programs import LATE, Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import (
@@ -76,7 +76,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     late = _set_aside_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
         judged.leave_open(
-            without_ack.only(without_ack.trigger_to_ack >= LATE_NEAR),
+            without_ack.only(without_ack.trigger_to_ack >= LATE),
             Obstacle.CAPTURE_INCOMPLETE,
         )
         return
@@ -168,7 +168,7 @@ def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Co
 
 def _set_aside_announced(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
-    late = (c.announced > 0) & (c.trigger_to_ack >= LATE_NEAR)
+    late = (c.announced > 0) & (c.trigger_to_ack >= LATE)
     judged.reject(total(late), Rejected.CORKED)
     return c.only(c.announced == 0)
 

@@ -8,7 +8,6 @@ that is before the ACK or after it. docs/proof.md, rule 6.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Sequence
-from math import sqrt
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.columns import Column, Columns, among, lowest, percentile, pick, rows_where
@@ -16,6 +15,7 @@ from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US
 from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Judged, Obstacle
+from nagle_lab.diagnosis.proof.pauses import is_more_than_chance
 from nagle_lab.diagnosis.proof.release_times import FINE
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
@@ -117,7 +117,7 @@ class _Brought:
 
 def _behind(
     one: Column, other: Column, candidates: Columns, soonest: int, is_either_way: bool
-) -> dict[int, tuple[int, int]]:  # fmt: skip
+) -> dict[int, tuple[int, int]]:
     """The rows of ``one`` whose release came just behind a release of ``other``, with their connections.
 
     None where it is often the other way round, too, and addresses do not tell which brings what (``is_either_way``):
@@ -138,7 +138,7 @@ def _behind(
         by_chance += place > 0 and ts - BETWEEN_TICKS - times[place - 1] <= PASSED_ON
         place = bisect_left(times, ts)
         ahead += place < len(times) and times[place] - ts <= PASSED_ON
-    if 2 * by_chance > len(found) or len(found) <= by_chance + 3 * sqrt(by_chance):
+    if 2 * by_chance > len(found) or not is_more_than_chance(len(found), by_chance):
         return {}
     return {} if is_either_way and 2 * ahead > len(found) else found
 
@@ -154,7 +154,7 @@ def _routes(rows: Column, candidates: Columns, involved: Involved) -> set[_Route
         server = 1 - row[columns["client"]]
         routes.add(
             _Route(addresses[sender], addresses[1 - sender], (addresses[server], row[columns["port", server]]))
-        )  # fmt: skip
+        )
     return routes
 
 

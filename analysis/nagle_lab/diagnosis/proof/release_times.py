@@ -5,7 +5,7 @@ from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, to
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US, Observed, nearby
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
-from nagle_lab.tcp.events import OPTIONS_CUT
+from nagle_lab.tcp.events import MS, OPTIONS_CUT
 
 # Medians (docs/proof.md has the measurements): at the sender 3 to 53 µs, at its peer up to 118; of programs that
 # wait for the same ACK 49 µs and more at the sender, 74 at its peer. A kernel's times have a floor and vary little
@@ -32,6 +32,7 @@ FINE = 5 * US  # and by which medians are not
 SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
 DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median
+INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
 
@@ -125,13 +126,13 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     return pure.only(pure.ack_to_release <= latest)
 
 
-def in_later_queues(rest: Candidates, limit: float, longest: float) -> Candidates:
-    """Of those that are later than the releases of their queue, the ones of queues that began within ``longest``, ns.
+def in_later_queues(rest: Candidates, limit: float) -> Candidates:
+    """Of those that are later than the releases of their queue, the ones of queues that began within INTERRUPTED, ns.
 
     They stood behind an interruption of their host, or behind a pause.
     """
     behind_others = rest.only((rest.since_host_busy < rest.ack_to_release) & (rest.since_host_busy <= limit))
-    behind_others = behind_others.released_within(0, longest)
+    behind_others = behind_others.released_within(0, INTERRUPTED)
     if not len(behind_others):
         return behind_others
     return rest.released_within(0, highest(behind_others.ack_to_release))  # with the first of each

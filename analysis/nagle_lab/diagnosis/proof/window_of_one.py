@@ -28,21 +28,19 @@ def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged
     return held.picked([])
 
 
-def _set_by_turns(held: Candidates, observed: Observed) -> set[int]:
-    """Connections on which data is held, where connections of the two ends that hold and that do not begin by turns.
+def _set_by_turns(held: Candidates, observed: Observed) -> bool:
+    """Whether connections of two ends that hold data and that do not begin by turns: TURNS changes and more.
 
-    TURNS changes and more: nobody changes what applies to a destination so often.
+    Nobody changes so often what applies to a destination.
     """
     connections, peers = held.connection, held.peer_program
-    found: set[int] = set()
     for group in groups(peers):
         holding = set(map(int, pick(connections, group)))
         not_waiting = set(observed.program.not_held_on.get(int(peers[group[0]]), ()))
-        both = holding & not_waiting
-        order = [number in not_waiting for number in sorted((holding | not_waiting) - both)]
+        order = [number in not_waiting for number in sorted(holding ^ not_waiting)]
         if sum(one != other for one, other in pairwise(order)) >= TURNS:
-            found |= holding - both
-    return found
+            return True
+    return False
 
 
 def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:

@@ -198,7 +198,7 @@ def add(totals: CauseTotals, more: CauseTotals) -> None:
 
 def explained(
     gaps: Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, cause: Cause
-) -> CauseTotals:  # fmt: skip
+) -> CauseTotals:
     """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
 
     The arguments are as for :func:`causes`; none of these gaps is taken to be one of TCP_CORK's.

@@ -57,9 +57,11 @@ class _Console(Console):
 _ASCII = str.maketrans(
     {
         **dict(zip("│┊║─▶◀→←■●·–−×÷µ×▏…", "|:|-><><#*---x/ux|~", strict=True)),
-        "↔": "<>", "≤": "<=", "≥": ">=",
+        "↔": "<>",
+        "≤": "<=",
+        "≥": ">=",
     }
-)  # fmt: skip
+)
 _BLANKS = re.compile(r"[ \t]+\n")
 
 
@@ -241,7 +243,7 @@ def _handshakes(result: Result) -> str:
 
 def who(
     result: Result, services: Mapping[str, str] | None = None, writes: Writes | None = None
-) -> list[tuple[str, str]]:  # fmt: skip
+) -> list[tuple[str, str]]:
     """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says.
 
     ``writes`` are the two of each stall, where they are known.
