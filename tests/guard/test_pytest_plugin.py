@@ -347,6 +347,19 @@ def test_what_is_kept_where_it_is_asked_for(suite):
     assert nagle_lab.analyze(suite.folder / "a" / "b" / "session.pcapng").verdict == "CLEAN"
 
 
+def test_what_passed_before_a_crash_is_kept(suite):
+    suite.write(
+        "test_two.py",
+        "import os, signal\nfrom net import *\ndef test(): talk(); os.kill(os.getpid(), signal.SIGSEGV)\n",
+    )
+    ended = suite.run("--nagle", "-p", "no:faulthandler")
+    (crashed,) = suite.temporary.glob("nagle-lab-*/crashed.pcapng")
+    assert (
+        ended.code == 139 and f"pytest was ended by signal 11; what passed is in {crashed}" in ended.out + ended.err
+    )
+    assert nagle_lab.analyze(crashed).verdict == "STALL"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

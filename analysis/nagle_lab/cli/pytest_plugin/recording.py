@@ -13,9 +13,10 @@ from pathlib import Path
 
 from nagle_lab.experiments.software.guarded import recording_gap
 from nagle_lab.guard.recording.cuts import CutClient
-from nagle_lab.guard.recording.job import JOB, Outcome, read_job
+from nagle_lab.guard.recording.job import CAPTURE, JOB, Outcome, read_job
 from nagle_lab.host.namespace import segments_sent
 
+SESSION = "session.pcapng"
 _SETTLE_S = 1.0  # for what was sent and has not arrived yet
 
 
@@ -26,6 +27,11 @@ class Moment:
     at: int = 0  # bytes of the file
     segments: int = 0
     dropped: int = 0
+
+
+def recorded_so_far(folder: Path) -> list[Path]:
+    """The files of a recording that nobody ended, in order: together they are one."""
+    return [path for path in (folder / SESSION, folder / CAPTURE, *folder.glob("part-*.pcapng")) if path.exists()]
 
 
 class SessionCapture:
@@ -39,7 +45,7 @@ class SessionCapture:
 
     def __init__(self, folder: Path) -> None:
         self.way = read_job(folder / JOB).way
-        self.file = folder / "session.pcapng"
+        self.file = folder / SESSION
         self._cuts = CutClient(folder)
         self._to = io.BufferedWriter(io.FileIO(str(self.file), "w"))
         self._now, self._problem = Moment(), ""

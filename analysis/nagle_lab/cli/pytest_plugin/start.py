@@ -12,6 +12,7 @@ from nagle_lab.cli.pytest_plugin import AGAIN
 from nagle_lab.errors import Exit, NagleLabError, tell
 
 PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
+_BY_SIGNAL = 128  # and its number: the exit code of what a signal ended
 
 
 def start_again() -> NoReturn:
@@ -36,6 +37,7 @@ def start_again() -> NoReturn:
 
 def _run(base: Path) -> int:
     require_linux()
+    from nagle_lab.cli.pytest_plugin.recording import recorded_so_far  # noqa: PLC0415 - Linux only
     from nagle_lab.guard.recording.run_command import run  # noqa: PLC0415 - Linux only
     from nagle_lab.guard.recording.stand_in import PREFIX as GUARD  # noqa: PLC0415 - Linux only
 
@@ -56,6 +58,10 @@ def _run(base: Path) -> int:
             remove_copies()  # os._exit does not
     if outcome.status is None:
         raise NagleLabError(f"pytest could not be started in a namespace: {outcome.problem}")
+    if outcome.status > _BY_SIGNAL and outcome.captured:
+        crashed = base / "crashed.pcapng"
+        crashed.write_bytes(b"".join(map(Path.read_bytes, recorded_so_far(folder))))
+        tell(f"--nagle: pytest was ended by signal {outcome.status - _BY_SIGNAL}; what passed is in {crashed}")
     return outcome.status
 
 
