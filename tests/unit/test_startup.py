@@ -81,10 +81,14 @@ def test_each_page_brings_what_its_template_calls(module):
 
 def test_two_captures_side_by_side_make_a_page(tmp_path):
     page = tmp_path / "both.html"
-    command = [sys.executable, "-m", "nagle_lab", "compare", STALLED, STALLED.parent / "client.pcap", "--html", page]
+    clean = STALLED.parents[1] / "nginx-static-nodelay-on" / "server.pcap"
+    command = [sys.executable, "-m", "nagle_lab", "compare", STALLED, clean, "--html", page]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Traceback" not in done.stderr
-    assert "</html>" in page.read_text()
+    assert (
+        "<h1>nginx-static-nodelay-off/server.pcap against nginx-static-nodelay-on/server.pcap</h1>"
+        in page.read_text()
+    )
 
 
 def test_numpy_starts_no_threads_and_leaves_the_environment_to_those_we_start():

@@ -1,6 +1,7 @@
 """Pages about many runs: a matrix with its claims, a sweep with its cliff, several runs or captures side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.comparison import Comparison
@@ -17,6 +18,7 @@ from nagle_lab.reports.html.time_axis import common_scale
 
 def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
     """Several runs or captures side by side; ``parts`` are those compared, in the same order: a whole document."""
+    parts = [replace(of, name=subject.name) for of, subject in zip(parts, comparison.subjects, strict=True)]
     return page(
         "comparison.html.j2",
         title=" against ".join(dict.fromkeys(of.name for of in parts)),
