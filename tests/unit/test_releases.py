@@ -100,3 +100,9 @@ def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
 def test_bisect_with_no_command_is_one_line(run):
     code, _, err = run("bisect", "pypi:x", "0.9..1.0")
     assert code == 2 and err.startswith("nagle-lab: bisect needs a command: ")
+
+
+def test_an_option_behind_the_releases_is_one_line(run):
+    """Else it would be the command, of each release once more."""
+    code, _, err = run("bisect", "pypi:x", "0.9..1.0", "--json", "out.json", "--", "true")
+    assert code == 2 and err.startswith("nagle-lab: bisect takes --json for the command: options go before")
