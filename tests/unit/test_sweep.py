@@ -304,6 +304,7 @@ def test_ctrl_c_ends_with_what_is_done(run, monkeypatch):
         (["nginx-static", "size=2..1"], "write the sizes as NAME=LO..HI"),
         (["nginx-static", "--series", "moon"], "no series 'moon'; choose from nodelay-off, nodelay-on"),
         (["nginx-static", "--set", "REQUESTS"], "not NAME=VALUE"),
+        (["nginx-static", "--set", "SIZE=3"], "SIZE is not a parameter of nginx-static"),
     ],
 )
 def test_wrong_usage_is_one_line_before_any_run(run, asked, arguments, says):

@@ -15,7 +15,7 @@ from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, asked_range, co
 from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run
 from nagle_lab.lab.folder import require_runs_folder
-from nagle_lab.lab.scenarios.parameters import refuse_misspelled
+from nagle_lab.lab.scenarios.parameters import refuse_misspelled, resolve
 from nagle_lab.lab.scenarios.scenario import Scenario
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.experiments.sweep import show_sweep
@@ -42,6 +42,8 @@ def command(
     refuse_misspelled([swept])
     require_runs_folder(runs)
     given, interrupted = parsed_settings(settings), False
+    for series in several:  # one mistake is one line, not one for each run
+        resolve(swept, swept.variant(series.variant), {**given, parameter: str(low)})
     try:
         with RunsProgress(console(stderr=True), len(several) * len(doubled(low, high))) as progress:
             for series in several:

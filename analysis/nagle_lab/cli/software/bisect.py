@@ -30,7 +30,7 @@ def command(
     if not command_line:
         raise NagleLabError("bisect needs a command: nagle-lab bisect pypi:NAME A..B -- COMMAND…")
     if command_line[0].startswith("-"):
-        raise NagleLabError(f"bisect takes {command_line[0]} for the command: options go before pypi:NAME or npm:NAME")
+        raise NagleLabError(f"bisect takes {command_line[0]} for the command: options go before the package")
     require_writable({"json": json})
     require_nothing_lost([json])
     limit_s = duration_s(limit) if limit else None
