@@ -250,7 +250,7 @@ def test_which_connections_are_judged(tmp_path):
     ("command", "code", "says"),
     [
         (["no-such-command"], 127, "no-such-command: No such file or directory: check the command's name or path"),
-        ([__file__], 126, f"{__file__}: Permission denied: check the command's name or path"),
+        ([__file__], 126, f"{__file__}: Permission denied: make it executable (chmod +x)"),
         ([""], 127, "No such file or directory: check the command's name or path"),
         (["sh", "-c", "exit 7"], 7, "the exit code is the command's own, 7; the verdict is INCONCLUSIVE"),
         (["sh", "-c", "kill -9 $$"], 137, "the exit code is the command's own, 137"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from nagle_lab.cli.pytest_plugin import AGAIN
-from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 
 PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
 _BY_SIGNAL = 128  # and its number: the exit code of what a signal ended
@@ -17,7 +17,11 @@ _BY_SIGNAL = 128  # and its number: the exit code of what a signal ended
 
 def start_again() -> NoReturn:
     """Run pytest again in a namespace, and exit as it does; like exec, it ends nothing begun here (coverage, say)."""
-    base = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        base = Path(tempfile.mkdtemp(prefix=PREFIX))
+    except OSError as error:
+        tell(f"--nagle: {os_problem(error)}")
+        os._exit(Exit.UNUSABLE)
     try:
         code = _run(base)
     except NagleLabError as error:

@@ -54,13 +54,20 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
         outcome = run.guarded.outcome
         if outcome.status and not outcome.started:
             folder.forget()
-            tell(f"{asked.command_line[0]}: {outcome.problem}: check the command's name or path")
+            tell(f"{asked.command_line[0]}: {outcome.problem}: {_not_started(asked.command_line[0])}")
             return outcome.status
         if asked.trace and run.writes is None and run.both_sides is None:
             tell("--trace: there was nothing to trace, because the command did not stall")
         if asked.both_sides and run.both_sides is None:
             tell(f"--both-sides: there was no second run, because {_why_one_run(run)}")
         return _report(run, folder, asked, exports)
+
+
+def _not_started(program: str) -> str:
+    """What to do about a program that could not be started."""
+    if Path(program).is_file() and not os.access(program, os.X_OK):
+        return "make it executable (chmod +x), or name its interpreter before it"
+    return "check the command's name or path"
 
 
 def _run(folder: Path, selection: Selection, asked: GuardOptions, limit_s: float | None) -> JudgedCommand:
