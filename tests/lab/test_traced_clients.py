@@ -21,7 +21,8 @@ def test_the_lines_of_a_client_that_is_interpreted(tmp_path, scenario, variant, 
     code, err, _, result = traced(tmp_path, scenario, variant, **load)
     writes = result["writes"]
     assert (code, writes["named"]) == (0, writes["stalls"]), err
-    (group,) = writes["groups"]
+    group, *others = writes["groups"]  # a busy machine may make another pair wait once
+    assert group["stalls"] >= 0.9 * writes["stalls"], others
     places = [group[end]["program"] or group[end]["library"] for end in ("trigger", "held")]
     named = [f"{Path(place['file']).name}:{place['line']} {place['function']}" for place in places]
     assert re.fullmatch(trigger, named[0]) and named[1] == held

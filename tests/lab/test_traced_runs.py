@@ -23,7 +23,8 @@ def test_the_calls_of_nginx(tmp_path):
     assert code == 0, err
     writes = result["writes"]
     assert writes["stalls"] >= 200 and writes["named"] >= 0.95 * writes["stalls"], writes["problem"]
-    (group,) = writes["groups"]
+    group, *others = writes["groups"]  # a busy machine may make another pair wait once
+    assert group["stalls"] >= 0.9 * writes["named"], others
     assert (group["trigger"]["call"], group["held"]["call"]) == ("writev", "sendfile")
     assert group["held"]["bytes"] == 615 and group["held"]["command"] == "nginx"
     assert group["trigger"]["program"]["function"].startswith("ngx_"), "the symbols that nginx exports"
