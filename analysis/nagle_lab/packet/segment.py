@@ -27,6 +27,7 @@ OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_TIMESTAMPS = 0, 1, 2, 3
 
 LAYERS: dict[int, Layer] = LINK_LAYERS | IP_LAYERS
 MOST_LAYERS = 16
+OPTIONS_CUT = -2  # the window scale where the capture cut the options off
 LONGEST = 1 << 30  # payload bytes; segmentation offload makes some megabytes, a damaged length any number
 
 
@@ -62,7 +63,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):  # made and read four time
     ip_id: int  # IPv4 identification, tells a packet captured twice from one sent twice; 0 for IPv6
     kernel: int = 0  # Kernel, of a SYN; else 0
     ttl: int = 0  # time to live, or hop limit
-    wscale: int = -1  # shift count; -1 without the option, -2 where the options were cut
+    wscale: int = -1  # shift count; -1 without the option, OPTIONS_CUT where they were
     timestamps: int = 0  # whether it has the option
 
 
@@ -123,7 +124,7 @@ def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, 
     end = at + header if is_whole else packet.captured_end
     mss, wscale, timestamps, tsval, tsecr, order = read_options(buffer, at + HEADER.size, end)
     if wscale < 0 and not is_whole:
-        wscale = -2
+        wscale = OPTIONS_CUT
     kernel = kernel_of(order, packet.ttl, window, mss) if offset_flags & SYN and is_whole else 0
     return Segment(
         frame, ts, packet.src, packet.dst, seq, ack, length, original, tsval, tsecr, epoch,

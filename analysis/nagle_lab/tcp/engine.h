@@ -17,7 +17,7 @@ typedef struct {
     int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK; from full ones behind it that it acknowledges */
     int64_t ack_to_release;
     int64_t gap;             /* from the connection's packet before the ACK to it */
-    int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; else NO_TIMESTAMPS or OPTIONS_CUT (events.py) */
+    int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; else NO_TIMESTAMPS (events.py) or OPTIONS_CUT (segment.py) */
     int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it, and what the bytes
                                 take that the ACK does, as far apart as those before it came; 0 none after the trigger */
     int32_t since_host_busy; /* to the release from what its host did last: the ACK, data it sent, an ACK it got */

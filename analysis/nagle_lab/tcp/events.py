@@ -4,8 +4,8 @@ from enum import IntEnum
 
 MS = 1_000_000  # ns
 
-# A candidate is `ahead` by so much where its release has no timestamps, or the capture cut its options off.
-NO_TIMESTAMPS, OPTIONS_CUT = -1, -2
+# A candidate is `ahead` by so much where its release has no timestamps; OPTIONS_CUT where the capture cut them off.
+NO_TIMESTAMPS = -1
 
 # A pure ACK is counted as delayed from here on; the proof has bounds of its own (diagnosis/proof/late_acks.py).
 # The timer of Linux takes 40 ms at least (TCP_DELACK_MIN = HZ/25); half of it tells it from network and scheduling.

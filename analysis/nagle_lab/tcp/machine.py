@@ -439,7 +439,10 @@ class Machine:
             trigger_to_ack=ack.ts - sent,
             ack_to_release=s.ts - ack.ts,
             gap=ack.gap,
-            ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, NO_TIMESTAMPS),
+            # Without timestamps NO_TIMESTAMPS, or OPTIONS_CUT, which the window scale is then, too
+            ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF
+            if s.timestamps
+            else min(s.wscale, NO_TIMESTAMPS),  # or OPTIONS_CUT
             under_way=time_under_way(trigger, ack),
             since_host_busy=min(since_host_busy, LONGEST),
             arrival=self._arrived_since(ack.ts, s.src, x.connection.number),

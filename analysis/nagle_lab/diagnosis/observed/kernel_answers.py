@@ -35,8 +35,8 @@ class AnswersBySocket:
 
     def __init__(self, answers: Iterable[KernelAnswer], connections: Table) -> None:
         by_ends: dict[tuple[SocketAddress, SocketAddress], list[KernelAnswer]] = {}
-        for waiting in sorted(answers, key=attrgetter("at")):
-            by_ends.setdefault((waiting.sender, waiting.receiver), []).append(waiting)
+        for answer in sorted(answers, key=attrgetter("at")):
+            by_ends.setdefault((answer.sender, answer.receiver), []).append(answer)
         self._by_side: dict[tuple[int, int], list[KernelAnswer]] = {}  # by connection
         self._until = max((one[-1].at for one in by_ends.values()), default=0)
         if not by_ends:

@@ -114,10 +114,10 @@ class Program:
     peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
     not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
-    stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
-        acknowledged
     not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order; when each
         began, and when one of the two hosts first ended after that, ns: it may leave a window to later ones
+    stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
+        acknowledged
     """
 
     reactions: Reactions = field(default_factory=Reactions)

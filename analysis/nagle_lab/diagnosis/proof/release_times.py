@@ -5,7 +5,8 @@ from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, to
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US, Observed, nearby
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
-from nagle_lab.tcp.events import MS, OPTIONS_CUT
+from nagle_lab.packet.segment import OPTIONS_CUT
+from nagle_lab.tcp.events import MS
 
 # Medians (docs/proof.md has the measurements): at the sender 3 to 53 µs, at its peer up to 118; of programs that
 # wait for the same ACK 49 µs and more at the sender, 74 at its peer. A kernel's times have a floor and vary little

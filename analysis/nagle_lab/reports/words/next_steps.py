@@ -145,7 +145,7 @@ def _seen_end(result: Result) -> Endpoint:
 
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
-    """What to do about the first cause that something can be done about."""
+    """What to do next: about holds for a round trip where they are many, else about the first cause to be mended."""
     if _MANY * result.summary.round_trips.count > result.summary.exchanges:
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
     elif first := _first(causes):
