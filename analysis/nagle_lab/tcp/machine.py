@@ -440,9 +440,7 @@ class Machine:
             ack_to_release=s.ts - ack.ts,
             gap=ack.gap,
             # Without timestamps NO_TIMESTAMPS, or OPTIONS_CUT, which the window scale is then, too
-            ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF
-            if s.timestamps
-            else min(s.wscale, NO_TIMESTAMPS),  # or OPTIONS_CUT
+            ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, NO_TIMESTAMPS),
             under_way=time_under_way(trigger, ack),
             since_host_busy=min(since_host_busy, LONGEST),
             arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
