@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from support.command import in_process
 from support.guarded import GUARD, GuardEnded, guard, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
@@ -413,6 +414,21 @@ def test_an_earlier_recording_stays_until_there_is_a_new_one(tmp_path):
     assert guard(tmp_path, f"--keep={keep}", command=server("two-writes")).code == 1
     assert {path.name for path in keep.iterdir()} == earlier.keys()
     assert (keep / "capture.pcapng").read_bytes() != earlier["capture.pcapng"]
+
+
+def test_what_was_recorded_until_the_recorder_was_killed_stays(tmp_path):
+    keep = tmp_path / "kept"
+    script = f"{shlex.join(server('two-writes'))}; sleep 0.5; kill -9 $PPID"
+    for _ in range(2):  # the second time over what the first left
+        ended = subprocess.run(
+            [*GUARD, f"--keep={keep}", "--", "sh", "-c", script],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 2 and f"what was recorded until then is {keep / 'capture.pcapng'}" in ended.stderr
+        assert analyze(keep / "capture.pcapng").verdict == "STALL"
 
 
 def test_a_stall_stays_though_its_reader_goes_away(tmp_path, temporary):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_wanted
+from nagle_lab.cli.shared.exports import require_different, require_nothing_lost, require_writable, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.errors import Exit, printable, tell
 from nagle_lab.experiments.matrix import Matrix, VariantRow, fill, plan
@@ -28,6 +28,7 @@ def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | N
     """Run the scenarios of those names, all where there is none; print, and write the files asked for."""
     require_writable(files)
     require_nothing_lost(files.values())
+    require_different(files.values())
     several = named_scenarios(scenarios)
     refuse_misspelled(several)
     require_runs_folder(runs)

@@ -17,6 +17,7 @@ from nagle_lab.guard.tracing.strace_command import CALLS
 
 REPORT = "guard.json"
 _EARLIER = "earlier"  # folder of the recording before, until there is a new one
+_HEADERS = 256  # bytes of a capture without packets, at most
 _RECORDED = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, WITHOUT, TRACED, STACKED}
 # What a run that was killed may have left
 _LEFT = {JOB, REQUEST, READY, RESERVE, *(Path(name).with_suffix(PART).name for name in (JOB, OUTCOME))}
@@ -42,6 +43,12 @@ class RecordingFolder:
     is_named: bool
     is_wanted: bool = False
 
+    @property
+    def has_packets(self) -> bool:
+        """Whether more than the headers of a capture is there."""
+        capture = self.path / CAPTURE
+        return capture.exists() and capture.stat().st_size > _HEADERS
+
     def keep(self) -> None:
         """Keep what was recorded, instead of an earlier recording."""
         shutil.rmtree(self.path / _EARLIER, ignore_errors=True)
@@ -60,7 +67,10 @@ class RecordingFolder:
 
 @contextmanager
 def recording_folder(keep: Path | None) -> Iterator[RecordingFolder]:
-    """The folder of a recording; whatever ends the block early, only what is wanted stays of it."""
+    """The folder of a recording; whatever ends the block early, only what is wanted stays of it.
+
+    In a folder that was named, packets stay, too, and the recording before beside them.
+    """
     folder = _named(keep) if keep else RecordingFolder(Path(tempfile.mkdtemp(prefix="nagle-lab-guard-")), False)
     try:
         yield folder
@@ -68,6 +78,8 @@ def recording_folder(keep: Path | None) -> Iterator[RecordingFolder]:
         if folder.is_wanted:
             folder.keep()
             tell(f"the capture is {folder.path / CAPTURE}")
+        elif folder.is_named and folder.has_packets:
+            tell(f"what was recorded until then is {folder.path / CAPTURE}")
         else:
             folder.forget()
         raise
