@@ -347,6 +347,21 @@ def test_what_is_kept_where_it_is_asked_for(suite):
     assert nagle_lab.analyze(suite.folder / "a" / "b" / "session.pcapng").verdict == "CLEAN"
 
 
+def test_captures_for_which_a_folder_has_no_room_are_kept_beside_the_recording(suite):
+    if refused := mount_refused():
+        pytest.skip(refused)
+    suite.write("test_two.py", "from net import *\ndef test_clean(): talk('nodelay')\n")
+    small = suite.folder / "small"
+    small.mkdir()
+    mounting = f'mount -t tmpfs -o size=4k tmpfs {shlex.quote(str(small))} && exec "$@"'
+    before = (*AS_ROOT, "unshare", "--mount", "sh", "-c", mounting, "sh")
+    ended = suite.run("--nagle", f"--nagle-keep={small}", before=before)
+    assert (ended.code, ended.cases["test_clean"].verdict) == (0, "CLEAN"), ended.out + ended.err
+    (said,) = re.findall(rf"^{small}: No space left on device: captures that could .* are in (.*)$", ended.out, re.M)
+    assert suite.kept() == ["session.pcapng", "test_two.py_test_clean.pcapng"]
+    assert nagle_lab.analyze(Path(said) / "test_two.py_test_clean.pcapng").verdict == "CLEAN"
+
+
 def test_what_passed_before_a_crash_is_kept(suite):
     suite.write(
         "test_two.py",

@@ -1,13 +1,10 @@
 """In the namespace: each test is judged at its end, on the connections it opened; the session on all others."""
 
 import os
-import re
 import shutil
 import time
 from collections import Counter
 from collections.abc import Generator
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,7 +14,8 @@ from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ExpectedOfTest, expected_of, options_of
 from nagle_lab.cli.pytest_plugin.judged_part import JudgedPart, judge_part
-from nagle_lab.cli.pytest_plugin.recording import Moment, SessionCapture, read, remove, write
+from nagle_lab.cli.pytest_plugin.kept import KeptCaptures, file_name
+from nagle_lab.cli.pytest_plugin.recording import Moment, SessionCapture, remove
 from nagle_lab.cli.pytest_plugin.session_summary import Session, SessionSummary
 from nagle_lab.cli.pytest_plugin.spans import Span, Spans
 from nagle_lab.diagnosis.result.could_stall import Missing
@@ -58,18 +56,19 @@ class Judge:
         self._options = options_of(config)
         self._keep_all = config.option.nagle_keep is not None
         # In the folder's folder only what is kept is left when all is over.
-        self._kept = Path(config.option.nagle_keep).absolute() if self._keep_all else folder.parent
+        kept = Path(config.option.nagle_keep).absolute() if self._keep_all else folder.parent
         self._again: Again | None = None
         self._only = ""  # the test that this pytest was started for
         if AGAIN:
             order = order_of(AGAIN)
-            self._only, self._keep_all, self._kept = order.test, True, Path(order.folder)
+            self._only, self._keep_all, kept = order.test, True, Path(order.folder)
         elif config.option.nagle_trace:
             self._again = Again(config)
         try:
-            self._kept.mkdir(parents=True, exist_ok=True)
+            kept.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise pytest.UsageError(f"--nagle-keep {self._kept}: {error.strerror}: name another folder") from None
+            raise pytest.UsageError(f"--nagle-keep {kept}: {error.strerror}: name another folder") from None
+        self._kept = KeptCaptures(kept, folder.parent)
         self._recording = SessionCapture(folder)
         self._spans = Spans()
         self._begin, self._since = Moment(), time.monotonic()
@@ -125,7 +124,8 @@ class Judge:
         """Judge the connections that no test was judged on."""
         end, loss = self._recording.end()
         self._spans.add(Span(end.segments))
-        session = Session(self._recording.way, end.segments, end.dropped, loss, *self._left_over())
+        left_over = self._left_over()
+        session = Session(self._recording.way, end.segments, end.dropped, loss, *left_over, self._kept.problem)
         summary = self._config.pluginmanager.getplugin("nagle-lab-summary")
         if summary:
             summary.sessions.append(session)
@@ -189,7 +189,7 @@ class Judge:
             if not found.capture or not found.result:
                 return NamedWrites(found.writes)
             name = f"{found.capture.name.removesuffix('.pcapng')}-traced.pcapng"
-            return NamedWrites(found.writes, _moved(found.capture, self._kept, name), found.result)
+            return NamedWrites(found.writes, self._kept.keep(found.capture, name), found.result)
         except Exception as error:  # a test may have put anything of its own in the place of what this takes
             return NamedWrites(no_writes(judged.result, f"it cannot be traced: {type(error).__name__}: {error}"))
         finally:
@@ -200,7 +200,7 @@ class Judge:
         if not for_evidence and not self._keep_all:
             remove(capture)
             return None
-        return _moved(capture, self._kept)
+        return self._kept.keep(capture)
 
     def _left_over(self) -> tuple[str, Path | None]:
         """Stalls for which no test was failed: what to say of them, and the capture they are in."""
@@ -211,10 +211,10 @@ class Judge:
             result = judge_recording(capture, "", self._options, sha256=False)
             found = list(self._spans.uncovered(result))
             if not found:
-                return "", _moved(capture, self._kept, self._session_name()) if self._keep_all else None
+                return "", self._kept.keep(capture, self._session_name()) if self._keep_all else None
             only = Selection(only=frozenset(result.connections[stall.connection].ends for _, stall in found))
             alone = judge_recording(capture, "", only, sha256=False)
-            capture = _moved(capture, self._kept, self._session_name())
+            kept = self._kept.keep(capture, self._session_name())
         except (NagleLabError, OSError) as error:
             return f"INVALID: the session's recording cannot be judged: {error}", None
         from nagle_lab.reports.screens.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
@@ -226,7 +226,7 @@ class Judge:
             f"STALL on connections that outlived the test that opened them, or too rare in any one test to prove: "
             f"{alone.reason}"
         )
-        return shown_test(said, alone, capture, about=[("stalls", ", ".join([*where, *more]))]), capture
+        return shown_test(said, alone, kept, about=[("stalls", ", ".join([*where, *more]))]), kept
 
     def _session_name(self) -> str:
         return "-".join(["session", *filter(None, [os.environ.get("PYTEST_XDIST_WORKER", "")])]) + ".pcapng"
@@ -250,22 +250,3 @@ def _add_properties(item: pytest.Item, judged: JudgedPart, *, always: bool) -> N
 def _fail(text: str) -> NoReturn:
     __tracebackhide__ = True
     pytest.fail(text, pytrace=False)
-
-
-def file_name(nodeid: str) -> str:
-    """A test's node id as the name of a file."""
-    return re.sub(r"[^\w.-]+", "_", nodeid.replace("/", "-"))[-150:].strip("_.-") or "test"
-
-
-def _moved(capture: Path, folder: Path, name: str = "") -> Path:
-    """Move a file into a folder, under a name that is free: its new path."""
-    name = name or capture.name
-    stem = name.removesuffix(".pcapng")
-    content = read(capture)  # it may be on another file system
-    for number in count(1):
-        to = folder / (name if number == 1 else f"{stem}-{number}.pcapng")
-        with suppress(FileExistsError):
-            write(to, content, "x")
-            break
-    remove(capture)
-    return to

@@ -21,6 +21,7 @@ class Session:
     loss: str  # what is missing; empty where nothing is
     stalls: str = ""  # what is to be said of stalls that no test was failed for; empty where there are none
     capture: Path | None = None  # that these are in
+    not_kept: str = ""  # why captures are not in the folder that was asked for, and where they are
 
     def plain(self) -> dict[str, Any]:
         """The same as plain values, which pytest-xdist can pass on."""
@@ -93,6 +94,8 @@ class SessionSummary:
         terminalreporter.line("tests: " + (", ".join(counts) or "none"))
         if self._verdicts[Verdict.INCONCLUSIVE]:
             terminalreporter.line(f"INCONCLUSIVE: {self._inconclusive_failed} failed; {_INCONCLUSIVE}")
+        for problem in dict.fromkeys(one.not_kept for one in self.sessions if one.not_kept):
+            terminalreporter.line(problem)
 
     def _failures(self) -> Iterator[tuple[str, str]]:
         for number, one in enumerate(self.sessions, 1):
