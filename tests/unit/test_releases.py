@@ -1,6 +1,7 @@
 """nagle-lab bisect, but for the installing: which releases there are, and where the verdict changes."""
 
 import json
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software import installs, releases
 from nagle_lab.experiments.software.releases import TriedRelease, code_of, flips, span
+from nagle_lab.guard.recording.job import Outcome
 
 KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
 
@@ -95,6 +97,24 @@ def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
     said = json.loads(out_file.read_text())
     assert said["command"] == ["python", "-c", "pass"]
     assert [change["version"] for change in said["changes"]] == ["0.10", "0.12"]
+
+
+def test_a_signal_to_the_program_ends_the_bisection(monkeypatch, run):
+    """It goes to the program that is tried, whose exit code tells of it; what was tried before is shown."""
+    outcomes = [Outcome(status=0), Outcome(status=128 + signal.SIGTERM)]
+    result = tried("STALL")[0].result
+    monkeypatch.setattr(releases, "install_release", lambda *_: SimpleNamespace(environment={}))
+    guarded = (SimpleNamespace(result=result, guarded=SimpleNamespace(outcome=outcome)) for outcome in outcomes)
+    monkeypatch.setattr(releases, "guard", lambda *_, **__: next(guarded))
+    code, out, err = run("bisect", "pypi:x", "0.9..1.0", "--", "true")
+    assert code == 130 and err.splitlines()[-1] == "nagle-lab: interrupted"
+    assert [line.split()[0] for line in out.splitlines() if line[:1].isdigit()] == ["0.9"]
+
+
+def test_the_time_limit_is_no_interruption():
+    assert not Outcome(status=128 + signal.SIGTERM, timed_out=True).interrupted
+    assert Outcome(status=128 + signal.SIGSEGV).signal == signal.SIGSEGV
+    assert not Outcome(status=128 + signal.SIGSEGV).interrupted and not Outcome(status=1).interrupted
 
 
 def test_bisect_with_no_command_is_one_line(run):

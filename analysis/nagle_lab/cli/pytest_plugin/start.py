@@ -12,7 +12,6 @@ from nagle_lab.cli.pytest_plugin import AGAIN
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 
 PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
-_BY_SIGNAL = 128  # and its number: the exit code of what a signal ended
 
 
 def start_again() -> NoReturn:
@@ -62,10 +61,10 @@ def _run(base: Path) -> int:
             remove_copies()  # os._exit does not
     if outcome.status is None:
         raise NagleLabError(f"pytest could not be started in a namespace: {outcome.problem}")
-    if outcome.status > _BY_SIGNAL and outcome.captured:
+    if outcome.signal and outcome.captured:
         crashed = base / "crashed.pcapng"
         crashed.write_bytes(b"".join(map(Path.read_bytes, recorded_so_far(folder))))
-        tell(f"--nagle: pytest was ended by signal {outcome.status - _BY_SIGNAL}; what passed is in {crashed}")
+        tell(f"--nagle: pytest was ended by signal {outcome.signal}; what passed is in {crashed}")
     return outcome.status
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_export
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import allowed_server, duration_s
-from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.experiments.software.guarded import Selection
 from nagle_lab.experiments.software.releases import TriedRelease, code_of, span, try_each
 from nagle_lab.reports.experiments.releases import releases_json, show_releases
@@ -37,13 +37,20 @@ def command(
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
     of = span(package, between)
     tried: list[TriedRelease] = []
-    with RunsProgress(console(stderr=True), len(of.versions)) as progress:
-        attempts = try_each(of, command_line, selection, limit_s=limit_s, both_sides=both_sides)
-        for version in of.versions:
-            progress.begin(f"{of.name} {version}")
-            tried.append(next(attempts))
-            progress.end(tried[-1].verdict or tried[-1].problem, notable=False)
+    interrupted = False
+    try:
+        with RunsProgress(console(stderr=True), len(of.versions)) as progress:
+            attempts = try_each(of, command_line, selection, limit_s=limit_s, both_sides=both_sides)
+            for version in of.versions:
+                progress.begin(f"{of.name} {version}")
+                tried.append(next(attempts))
+                progress.end(tried[-1].verdict or tried[-1].problem, notable=False)
+    except KeyboardInterrupt:
+        interrupted = True
     show_releases(of, tried, console(at_most=140))
     if json:
         write_export(json, json_module.dumps(releases_json(of, command_line, tried)) + "\n")
+    if interrupted:
+        tell("interrupted")
+        return Exit.INTERRUPTED
     return code_of(tried)

@@ -30,7 +30,6 @@ from nagle_lab.reports.screens.terminal import console
 
 TIMED_OUT = 124  # as timeout(1) has it
 _NOTHING_PASSED = "no TCP segment passed; record for longer, or another port or place"
-_BY_SIGNAL = 128  # and its number: the exit code of what a signal ended
 
 
 def command(junit: Path | None = None, markdown: Path | None = None, html: Path | None = None, **options: Any) -> int:
@@ -109,7 +108,7 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     elif outcome.status:
         how = " as an ordinary user" if os.geteuid() == 0 else ""
         only = "; the command had loopback only: if it needs the network, use --network" + how
-        needs_none = asked.network or result.source.tcp_packets or outcome.status > _BY_SIGNAL
+        needs_none = asked.network or result.source.tcp_packets or outcome.signal
         more = "" if needs_none else only
         tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
     elif code is Exit.CONTRADICTED:

@@ -148,7 +148,7 @@ def _read(file: Path) -> Exhibit:
 
 
 def run_exhibit(exhibit: Exhibit, cache: Path = CACHE) -> ExhibitRun:
-    """Install and run both halves."""
+    """Install and run both halves. Raises KeyboardInterrupt."""
     return ExhibitRun(exhibit, _try(exhibit, exhibit.bad, cache), _try(exhibit, exhibit.good, cache))
 
 
@@ -170,6 +170,8 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
             half.run, folder, Selection(), limit_s=LIMIT_S, both_sides=half.one_write, cwd=installed.folder,
             environment=installed.environment, output=folder / "output.txt",
         )  # fmt: skip
+        if run.guarded.outcome.interrupted:
+            raise KeyboardInterrupt
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -67,7 +67,7 @@ def try_each(
     limit_s: float | None = None,
     both_sides: bool = False,
 ) -> Iterator[TriedRelease]:
-    """Install and guard one release after the other, oldest first."""
+    """Install and guard one release after the other, oldest first. Raises KeyboardInterrupt."""
     for version in span.versions:
         with tempfile.TemporaryDirectory(prefix="nagle-lab-bisect-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
@@ -81,6 +81,8 @@ def try_each(
                 command, folder / "run", selection, limit_s=limit_s, both_sides=both_sides,
                 environment=installed.environment, output=folder / "output.txt",
             )  # fmt: skip
+            if run.guarded.outcome.interrupted:
+                raise KeyboardInterrupt
             status = run.guarded.outcome.status
             problem = run.guarded.outcome.problem or _failed(status, folder / "output.txt")
             yield TriedRelease(version, run.result, problem if status else "")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from nagle_lab.host.signals import ENDING
+
 JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
 REQUEST, READY = "request.json", "ready"  # of what runs already
 RESERVE = "reserve"  # room for the outcome, should the disk be full by then
@@ -56,6 +58,16 @@ class Outcome(msgspec.Struct, frozen=True):
     ended_by_us: list[str] = []  # processes that were left when the command had ended
     not_traced: str = ""  # why strace could not attach, and what to do
     io_uring: bool = False  # whether what strace attached to writes without calls, too
+
+    @property
+    def signal(self) -> int | None:
+        """The number of the signal that ended the command; None if none did."""
+        return self.status - 128 if self.status is not None and self.status > 128 else None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the command, or a signal by which programs are ended, and not its time limit."""
+        return self.signal in ENDING and not self.timed_out
 
 
 def write_record(record: Job | Outcome, path: Path) -> None:
