@@ -33,7 +33,7 @@ from nagle_lab.diagnosis.observed.columns import (
     sums,
     total,
 )
-from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.connection_columns import Involved, socket_address
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.paths import KnownPaths
@@ -46,7 +46,6 @@ from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import OpenByServer
 from nagle_lab.diagnosis.sums import Astray, Sums, count_astray, largest_clock_step
-from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE
 from nagle_lab.tcp.tables import Table, Tables
@@ -259,8 +258,8 @@ class Findings:
 
 def _is_on_loopback(connections: Table, number: int) -> bool:
     """Whether both ends of a connection have one address, or the first one is of 127.0.0.0/8."""
-    address = connections.row(number)[connections.layout.columns["address"]]
-    return address[:16] == address[16:] or address_text(address[:16]).startswith("127.")
+    (one, _), (other, _) = (socket_address(connections.row(number), side) for side in (0, 1))
+    return one == other or one.startswith("127.")
 
 
 def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:

@@ -16,7 +16,7 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
     select,
 )
-from nagle_lab.packet.segment import address_text
+from nagle_lab.diagnosis.observed.connection_columns import socket_address
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
 
@@ -39,11 +39,7 @@ def leave_out_others(connections: Table, wanted: Wanted) -> Unwanted:
     columns, unwanted = connections.layout.columns, Unwanted()
     for row in connections.rows():
         client = row[columns["client"]]
-        ends = []
-        for side in (client, 1 - client):
-            address = row[columns["address"]][16 * side : 16 * side + 16]
-            ends.append((address_text(address), row[columns["port", side]]))
-        if not wanted(*ends):
+        if not wanted(socket_address(row, client), socket_address(row, 1 - client)):
             connections.fill_in(row[columns["number"]], "left_out", 1)
             unwanted.connections += 1
             unwanted.handshakes += 0 if row[columns["left_out"]] else row[columns["syns"]]

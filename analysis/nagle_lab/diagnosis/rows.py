@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar, overload
 
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.observed.columns import Column, Columns, listed
+from nagle_lab.diagnosis.observed.columns import Columns, listed
+from nagle_lab.diagnosis.observed.connection_columns import socket_address
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, SentTotals, Stall, Stalls
-from nagle_lab.packet.segment import address_text
-from nagle_lab.tcp.durations import rounded
+from nagle_lab.tcp.durations import ms_of, rounded
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table
 
@@ -91,8 +91,8 @@ def _connection(row: tuple[Any, ...]) -> Connection:
         unresolved=row[_AT["unresolved"]],
         first_stalled_exchange=first_stalled + 1 if first_stalled >= 0 else None,
         sent={"client": SentTotals(*_SENT[client](row)), "server": SentTotals(*_SENT[server](row))},
-        held_ms=_ms(row[_AT["held"]]),
-        round_trips_ms=_ms(row[_AT["round_trips"]]),
+        held_ms=ms_of(row[_AT["held"]]),
+        round_trips_ms=ms_of(row[_AT["round_trips"]]),
         handshake_us=round(handshake / 1e3, 1) if row[_AT["syns"]] and handshake >= 0 else None,
     )
 
@@ -133,7 +133,7 @@ class StallRows(_Rows[Stall], Stalls):
             listed(rows["trigger_frame"]),
             [ack or None for ack in listed(rows["ack_frame"])],
             listed(rows["release_frame"]),
-            listed(_ms(rows["trigger_to_ack"])),
+            listed(ms_of(rows["trigger_to_ack"])),
             listed(rows["ack_to_release"] / 1000.0),
             listed(rows["trigger_bytes"]),
             listed(rows["released_bytes"]),
@@ -158,7 +158,7 @@ class ExchangeRows(_Rows[Exchange]):
 
     def _exchange(self, row: tuple[Any, ...]) -> Exchange:
         connection, asked, *gaps, number = row
-        to_ack, to_response, total = (None if gap < 0 else _ms(gap) for gap in gaps)
+        to_ack, to_response, total = (None if gap < 0 else ms_of(gap) for gap in gaps)
         seconds = round((asked - self._first_ts) / 1e9, 6)
         stalled = (connection, number) in self._stalled
         return Exchange(connection, number + 1, seconds, to_ack, to_response, total, stalled)
@@ -170,11 +170,4 @@ def end_of(findings: Findings, connection: int, side: int) -> Endpoint:
 
 
 def _endpoint(row: tuple[Any, ...], side: int) -> Endpoint:
-    address = row[_AT["address"]][16 * side : 16 * side + 16]
-    return Endpoint(address_text(address), row[_AT["port", side]], ROLES[side != row[_AT["client"]]])
-
-
-def _ms(ns: Column) -> Column:
-    """Milliseconds to the nearest microsecond, ties to even, as they are counted (:mod:`nagle_lab.tcp.durations`)."""
-    us, rest = ns // 1_000, ns % 1_000
-    return (us + ((rest > 500) | ((rest == 500) & (us % 2 == 1)))) / 1e3
+    return Endpoint(*socket_address(row, side), ROLES[side != row[_AT["client"]]])

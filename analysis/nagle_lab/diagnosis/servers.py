@@ -13,14 +13,12 @@ from nagle_lab.diagnosis.observed.columns import (
     ranks,
     rows_where,
 )
-from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
 from nagle_lab.diagnosis.observed.programs import LATE
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.result.verdict import Evidence
 from nagle_lab.packet.segment import address_text, end_text
 from nagle_lab.tcp.tables import Table
-
-Server = tuple[bytes, int]  # address and port
 
 
 class OpenByServer:
@@ -49,12 +47,11 @@ class OpenByServer:
         Nothing where there is one server only.
         """
         columns = connections.layout.columns
-        numbers: dict[Server, int] = {}
+        numbers: dict[PackedEnd, int] = {}
         for number, left_open in sorted(self._open.items(), key=lambda item: -item[1].total()):
             if left_open.total() > 1:  # one may be an accident
                 row = connections.row(self._connection[number])
-                side = 1 - row[columns["client"]]
-                numbers[row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]] = number
+                numbers[packed_end(row, 1 - row[columns["client"]])] = number
         exchanges, chances, are_others = _totals(connections, set(numbers))
         if len(numbers) == 1 and not are_others:
             return {}
@@ -78,10 +75,10 @@ def _how_often(numbers: Column) -> dict[int, int]:
     return dict(zip(listed(each), listed(often), strict=True))
 
 
-def _totals(connections: Table, servers: set[Server]) -> tuple[Counter[Server], Counter[Server], bool]:
+def _totals(connections: Table, servers: set[PackedEnd]) -> tuple[Counter[PackedEnd], Counter[PackedEnd], bool]:
     """Exchanges of these, how often data followed an ACK or did not wait for one; whether there are other servers."""
-    exchanges: Counter[Server] = Counter()
-    chances: Counter[Server] = Counter()
+    exchanges: Counter[PackedEnd] = Counter()
+    chances: Counter[PackedEnd] = Counter()
     are_others = False
     if not servers:
         return exchanges, chances, are_others
@@ -90,8 +87,7 @@ def _totals(connections: Table, servers: set[Server]) -> tuple[Counter[Server], 
         for row in unpack(packed):
             if row[columns["left_out"]]:
                 continue
-            side = 1 - row[columns["client"]]
-            server = row[columns["address"]][16 * side : 16 * side + 16], row[columns["port", side]]
+            server = packed_end(row, 1 - row[columns["client"]])
             if server not in servers:  # there may be any number of these
                 are_others = True
                 continue

@@ -56,7 +56,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             set_back=capture.set_back,
             one_way=_one_way(totals.connections, findings.sums.both_ways),
             astray_share=findings.astray.share,
-            swapped=findings.astray.untold,
+            swapped_without_timestamps=findings.astray.swapped_without_timestamps,
             unresolved=findings.obstacles,
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,

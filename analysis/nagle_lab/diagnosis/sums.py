@@ -71,29 +71,29 @@ class Astray(NamedTuple):
     sent: int  # all of them
     lost: int = 0
     swapped: int = 0  # captured after their ACKs
-    untold: int = 0  # of these, the ones without timestamps, which tell what had arrived
+    swapped_without_timestamps: int = 0  # those of them without timestamps; timestamps would show what had arrived
 
     @property
     def share(self) -> float:
-        """That of both."""
+        """The share of data segments that were lost or swapped."""
         return (self.lost + self.swapped) / max(self.sent, 1)
 
     @property
     def swapped_share(self) -> float:
-        """That of those captured after their ACKs."""
+        """The share captured after their ACKs."""
         return self.swapped / max(self.sent, 1)
 
 
 def count_astray(connections: Table) -> Astray:
     """How many data segments the capture lacks, or has only after their ACKs."""
-    sent = lost = swapped = untold = 0
+    sent = lost = swapped = without_timestamps = 0
     for rows, _ in chunks(connections):
         for side in (0, 1):
             sent += total(rows["data_segments", side])
             lost += total(rows["lost", side])
             swapped += total(rows["swapped", side])
-            untold += total(rows["swapped", side] * (rows["tsval_clock", side] < 0))
-    return Astray(sent, lost, swapped, untold)
+            without_timestamps += total(rows["swapped", side] * (rows["tsval_clock", side] < 0))
+    return Astray(sent, lost, swapped, without_timestamps)
 
 
 def largest_clock_step(connections: Table) -> int:

@@ -21,6 +21,7 @@ from nagle_lab.fleet.stretch import (
 )
 from nagle_lab.fleet.whole import SeriesResult
 from nagle_lab.packet.segment import Kernel, address_text
+from nagle_lab.tcp.durations import ms_of
 from nagle_lab.tcp.tables import Table
 
 _DAY_NS = 24 * HOUR_NS
@@ -145,7 +146,7 @@ def _stalls(rows: Rows, stalls: Rows, reads: Sequence[FileRead]) -> dict[str, An
         "release_frame": rows["release_frame"],
         "connection": rows["connection"],
         "exchange": rows["exchange"] + 1,
-        "wait_ms": np.round(rows["trigger_to_ack"] / 1e6, 3),
+        "wait_ms": ms_of(rows["trigger_to_ack"]),
         "release_us": np.round(rows["ack_to_release"] / 1e3, 3),
         "trigger_bytes": rows["trigger_bytes"],
         "released_bytes": rows["released_bytes"],
@@ -173,12 +174,12 @@ def _connections(rows: Rows) -> dict[str, Any]:
         **{f"{name}_bytes": rows[name].sum(1) for name in ("wire", "payload")},
         "packets": rows["packets"].sum(1),
         "handshake": rows["syns"].astype(bool),
-        "handshake_us": _null(rows["handshake"] / 1e3, (rows["syns"] == 0) | (rows["handshake"] < 0)),
+        "handshake_us": _null(np.round(rows["handshake"] / 1e3, 1), (rows["syns"] == 0) | (rows["handshake"] < 0)),
         "exchanges": rows["exchanges"],
         "stalled_exchanges": rows["stalled_exchanges"],
         **{name: rows[name] for name in ("stalls", "unresolved")},
-        "held_ms": np.round(rows["held"] / 1e6, 3),
-        "round_trips_ms": np.round(rows["round_trips"] / 1e6, 3),
+        "held_ms": ms_of(rows["held"]),
+        "round_trips_ms": ms_of(rows["round_trips"]),
         "delayed_acks_client": rows["delayed_acks"][at, client],
         "delayed_acks_server": rows["delayed_acks"][at, 1 - client],
     }

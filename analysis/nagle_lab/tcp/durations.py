@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 DURATIONS = ("to_ack", "to_response", "total")  # of an exchange (engine.h), in the order of the C side: machine.h
 MOST = 1 << 62  # ns; a total goes no further, whatever a damaged capture says
@@ -52,6 +53,12 @@ def _at_rank(ordered: Iterable[tuple[int, int]], rank: int) -> int:
         if rank <= 0:
             return steps
     raise ValueError("fewer durations than their rank")
+
+
+def ms_of(ns: Any) -> Any:
+    """Milliseconds to the nearest microsecond, ties to even, as durations are counted; of a number or column, ns."""
+    us, rest = ns // 1_000, ns % 1_000
+    return (us + ((rest > 500) | ((rest == 500) & (us % 2 == 1)))) / 1e3
 
 
 def rounded(duration: int, step: int) -> int:

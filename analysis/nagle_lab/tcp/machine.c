@@ -436,8 +436,6 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
                          int is_pure, int32_t number)
 {
     const half *x = &f->halves[side];
-    if (!is_released_by(x, &f->halves[1 - side], trigger, ack, s))
-        return 0;
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
@@ -535,9 +533,9 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     if (is_acked && is_owed && is_sooner_than_reactions(x, s->ts, &y->pure_ack))
         return 0;
     if (is_acked)
-        return add_candidate(m, f, side, s, before, &y->pure_ack, 1, number);
+        return is_released_by(x, y, before, &y->pure_ack, s) ? add_candidate(m, f, side, s, before, &y->pure_ack, 1, number) : 0;
     if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + round_trip_to(f, x))
-        return add_candidate(m, f, side, s, before, &y->data_ack, 0, number);
+        return is_released_by(x, y, before, &y->data_ack, s) ? add_candidate(m, f, side, s, before, &y->data_ack, 0, number) : 0;
     if (y->data.number > most(before->number, y->data_ack.number))
         keep_sample(x, NO_NEW_ACK, s->ts - y->data.ts);
     return 0;

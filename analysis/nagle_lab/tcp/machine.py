@@ -225,10 +225,17 @@ class Machine:
             had_room = s.window > 0 and (x.rcv_nxt < 0 or x.rcv_wnd > 0)
             tsval = s.tsval if s.timestamps else -1
             is_echoed = start <= x.snd_una
+            edge_before = x.rcv_nxt + x.rcv_wnd if x.rcv_nxt >= 0 else -1
             this = Acknowledgement(
-                connection.packets, s.ts, s.frame, start, ack, y.snd_una, had_room, idle, tsval, x.tsval, is_echoed,
-                s.window, x.last_ts, x.last_ts - x.ack_spacing, serialization_delay(x, ack - y.snd_una),
-                beyond_full(x, ack), *gap, x.rcv_nxt + x.rcv_wnd if x.rcv_nxt >= 0 else -1,
+                connection.packets, s.ts, s.frame,
+                start, ack, y.snd_una,
+                had_room, idle,
+                tsval, x.tsval, is_echoed,
+                s.window,
+                x.last_ts, x.last_ts - x.ack_spacing, serialization_delay(x, ack - y.snd_una),
+                beyond_full(x, ack),
+                *gap,
+                edge_before,
             )  # fmt: skip
             if is_pure:
                 x.pure_ack = this
@@ -300,6 +307,8 @@ class Machine:
         if asks and 0 <= answered.exchange == connection.exchange and s.ts > connection.request_acked:
             connection.request_acked = s.ts
 
+    # Candidates -------------------------------------------------------------------------------------
+
     def _new_data(self, x: Half, s: Segment, start: int, ack: int, exchange: int) -> None:
         """Decide what new data of ``x`` had waited for, and add its row if it may be a candidate.
 
@@ -331,7 +340,8 @@ class Machine:
         elif x.snd_una < before.end:
             self._before_the_ack(x, s, before, exchange, is_owed=is_owed)
         elif is_acked:
-            if not (is_owed and is_sooner_than_reactions(x, s.ts, y.pure_ack)):
+            is_owed_only = is_owed and is_sooner_than_reactions(x, s.ts, y.pure_ack)
+            if not is_owed_only and is_released_by(x, before, y.pure_ack, s):
                 self._add_candidate(x, s, before, y.pure_ack, is_pure=True, exchange=exchange)
         else:
             self._after_data(x, s, before, exchange)
@@ -358,7 +368,8 @@ class Machine:
         """Add a candidate if data of the peer came last and acknowledged all: its ACK was piggybacked."""
         y = x.peer
         if y.data_ack.number > before.number and s.ts - y.data_ack.ts < PIGGYBACKED_RELEASE + x.round_trip:
-            self._add_candidate(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
+            if is_released_by(x, before, y.data_ack, s):
+                self._add_candidate(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
         elif y.data.number > max(before.number, y.data_ack.number):
             keep_sample(x, NO_NEW_ACK, s.ts - y.data.ts)
 
@@ -414,9 +425,7 @@ class Machine:
     def _add_candidate(
         self, x: Half, s: Segment, trigger: Sent, ack: Acknowledgement, *, is_pure: bool, exchange: int
     ) -> None:
-        """Add a candidate if ``ack``, which acknowledged all that ``x`` had sent, may have released the new data."""
-        if not is_released_by(x, trigger, ack, s):
-            return
+        """Add a candidate: new data of ``x`` that ``ack`` may have released (:func:`is_released_by`)."""
         since_full, sent = -1, trigger.ts
         if x.data.number != trigger.number:
             since_full = min(max(s.ts - x.data.ts, 0), LONGEST)
@@ -426,9 +435,8 @@ class Machine:
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
             before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
             echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
-        since_host_busy = max(
-            s.ts - self._busy_since(ack.ts, s.src), 0
-        )  # packets may be out of order, or the clock set back
+        # Packets may be out of order, or the clock set back.
+        since_host_busy = max(s.ts - self._busy_since(ack.ts, s.src), 0)
         x.connection.needs_programs = True
         self.tables.candidate.add_named(
             connection=x.connection.number,

@@ -1,11 +1,30 @@
-"""Columns of the connection table, read and written for the connections that rows of another table belong to."""
+"""The connection table: the ends in one of its rows, and its columns for the rows of another table."""
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
 from nagle_lab.diagnosis.observed.columns import Column, Numbers, distinct, is_array, maximum, pick, ranks, select
+from nagle_lab.packet.segment import address_text
 from nagle_lab.tcp.arrays import numpy
+from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table
+
+_AT = LAYOUTS["connection"].columns
+
+
+PackedEnd = tuple[bytes, int]  # address, 16 bytes, and port
+
+
+def packed_end(row: Sequence[Any], side: int) -> PackedEnd:
+    """The end of a connection that is its ``side``, 0 or 1; ``row`` is of the connection table."""
+    return row[_AT["address"]][16 * side : 16 * side + 16], row[_AT["port", side]]
+
+
+def socket_address(row: Sequence[Any], side: int) -> tuple[str, int]:
+    """The same with the address as text."""
+    address, port = packed_end(row, side)
+    return address_text(address), port
 
 
 class Involved:

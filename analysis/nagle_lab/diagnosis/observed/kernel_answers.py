@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from nagle_lab.capture.kernel_answers import SLOWEST_NS, KernelAnswer, SocketAddress
 from nagle_lab.diagnosis.observed.columns import Columns
-from nagle_lab.packet.segment import address_text
+from nagle_lab.diagnosis.observed.connection_columns import socket_address
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
 
@@ -43,8 +43,7 @@ class AnswersBySocket:
             return
         columns = connections.layout.columns
         for row in connections.rows():
-            addresses, ports = row[columns["address"]], (row[columns["port", 0]], row[columns["port", 1]])
-            one, other = ((address_text(addresses[16 * side :][:16]), ports[side]) for side in (0, 1))
+            one, other = (socket_address(row, side) for side in (0, 1))
             for side, ends in enumerate(((one, other), (other, one))):
                 if ends in by_ends:
                     self._by_side[row[columns["number"]], side] = by_ends[ends]

@@ -115,7 +115,8 @@ class Program:
     not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
     not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order; when each
-        began, and when one of the two hosts first ended after that, ns: it may leave a window to later ones
+        began, and when a connection of the same two hosts first ended after that, ns, which may leave a congestion
+        window to later ones
     stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
         acknowledged
     """

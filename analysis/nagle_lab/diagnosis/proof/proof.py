@@ -50,6 +50,7 @@ from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import BLIND, COARSE
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
 from nagle_lab.tcp.events import DELAYED, MS, Echo
+from nagle_lab.tcp.waited import SHORT
 
 MEAN_OF = 30  # with a COARSE one the mean of so many still tells
 AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest wait proved: one whose ACK is not captured
@@ -211,7 +212,8 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     early = early.only(early.trigger_to_release <= usual)
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
     early = early.only(early.trigger_bytes == size)
-    at_once_when_early = [NEAR] * len(observed.program.reactions.release)
+    # Releases within SHORT of their trigger are only counted: each had been written by then.
+    at_once_when_early = [SHORT] * len(observed.program.reactions.release)
     written_by = [*map(int, early.trigger_to_release[:MOST_LOOKED_AT]), *at_once_when_early]
     latest = percentile(written_by, 90) if len(written_by) >= REPEATED else usual
     shorter = percentile(waits, 10)

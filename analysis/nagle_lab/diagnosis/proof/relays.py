@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.columns import Column, Columns, among, lowest, percentile, pick, rows_where
-from nagle_lab.diagnosis.observed.connection_columns import Involved
+from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
 from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import US
 from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Judged, Obstacle
@@ -27,11 +27,11 @@ MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance
 
 
 class _Route(NamedTuple):
-    """From which address to which stalls were sent, and the server of those connections: address and port."""
+    """From which address to which stalls were sent, and the server of those connections."""
 
     sender: bytes
     receiver: bytes
-    server: tuple[bytes, int]
+    server: PackedEnd
 
 
 def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, resolution: int) -> None:
@@ -150,11 +150,8 @@ def _routes(rows: Column, candidates: Columns, involved: Involved) -> set[_Route
     routes = set()
     for number, sender in list(connections.items())[:MOST_ROUTES]:
         row = table.row(number)
-        addresses = row[columns["address"]][:16], row[columns["address"]][16:]
-        server = 1 - row[columns["client"]]
-        routes.add(
-            _Route(addresses[sender], addresses[1 - sender], (addresses[server], row[columns["port", server]]))
-        )
+        (from_, _), (to, _) = packed_end(row, sender), packed_end(row, 1 - sender)
+        routes.add(_Route(from_, to, packed_end(row, 1 - row[columns["client"]])))
     return routes
 
 

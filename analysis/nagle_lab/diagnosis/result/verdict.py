@@ -51,7 +51,7 @@ class Evidence:
     set_back : the clock was; then it proves nothing, for its times cannot be compared
     one_way : share of the connections that are seen in one direction only
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
-    swapped : data segments without timestamps that it has after their acknowledgement
+    swapped_without_timestamps : data segments that it has after their acknowledgement, and that have no timestamps
     unresolved : how often it could not be told whether an ACK released what followed, and why
     late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: of a stream
         without answers, these are what a stall would have shown in
@@ -70,7 +70,7 @@ class Evidence:
     set_back: bool = False
     one_way: float = 0.0
     astray_share: float = 0.0
-    swapped: int = 0
+    swapped_without_timestamps: int = 0
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
     late_without_stall: int = 0
     chances: int = 0
@@ -159,9 +159,10 @@ def _too_much_is_astray(evidence: Evidence) -> str:
             f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "
             "acknowledgement; capture at one interface of one host, with `-B 16384`"
         )
-    if evidence.swapped >= REPEATED and evidence.swapped > MOST_UNRESOLVED * evidence.judged:
+    swapped = evidence.swapped_without_timestamps
+    if swapped >= REPEATED and swapped > MOST_UNRESOLVED * evidence.judged:
         return (
-            f"{times_text(evidence.swapped)} data was captured after its acknowledgement, as by two clocks: what "
+            f"{times_text(swapped)} data was captured after its acknowledgement, as by two clocks: what "
             "followed a late ACK may seem sent before it; capture at one interface of one host"
         )
     return ""
