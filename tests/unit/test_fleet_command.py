@@ -51,7 +51,7 @@ def out(captures) -> Path:
     said = fleet(captures, "--out", captures.parent / "out", *HERE)
     assert said.err == ""
     assert "3 series, 198 packets: 3 STALL" in said.out
-    assert re.search(r"web-0/eth0 +12 +12 +12 +4\d\d\.\d ms", said.out)
+    assert re.search(r"web-0/eth0 +12 +12 +12 +4\d\d ms", said.out)
     assert "Files with a problem: 1" in said.out and "not a capture" in said.out
     return captures.parent / "out"
 
@@ -178,7 +178,7 @@ def test_levels_names_and_columns_of_the_heat_map():
     begins = [datetime(2026, 11, 1) + n * timedelta(hours=24) for n in range(30)]
     heat = Heat(["a"], begins, 24, [[(1.0, 20, 100)] * 30], 0)
     drawn = heat_map(heat)
-    assert drawn.count("<rect") == 30 and "2026-11-01" in drawn and "1.0 s lost in 20 stalls" in drawn
+    assert drawn.count("<rect") == 30 and "2026-11-01" in drawn and "1.00 s lost in 20 stalls" in drawn
 
 
 def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):

@@ -136,9 +136,9 @@ def test_what_is_stored_is_what_the_result_says(tmp_path):
         assert round(stall["released_at"].replace(tzinfo=UTC).timestamp() * 1e6) == round(
             PACKETS[frame - 1].ts_ns / 1e3
         )
-    assert [(c["client_ip"], c["client_port"], c["server_port"], c["packets"], c["held_ms"], c["stalls"])
+    assert [(c["client_ip"], c["client_port"], c["server_port"], c["packets"], c["lost_ms"], c["stalls"])
             for c in stored["connections"]] == [
-        (c.client.ip, c.client.port, c.server.port, c.packets, c.held_ms, c.stalls) for c in result.connections
+        (c.client.ip, c.client.port, c.server.port, c.packets, c.lost_ms, c.stalls) for c in result.connections
     ]  # fmt: skip
     bins: dict[float, int] = {}
     for row in stored["exchanges"]:

@@ -35,7 +35,7 @@ def in_the_middle(variant: str) -> ProgramRecording:
     judged = [
         msgspec.structs.replace(
             each,
-            followed=0,
+            second_writes=0,
             handshake=False,
             sent={role: msgspec.structs.replace(sent, not_held=0) for role, sent in each.sent.items()},
         )

@@ -58,6 +58,14 @@ def test_every_command_that_writes_files_is_seen_here():
 
 
 @pytest.mark.parametrize(("name", "option"), OUTPUTS)
+def test_the_page_of_commands_has_every_output_file(name, option):
+    page = (REPOSITORY / "docs" / "commands.md").read_text()
+    rows = re.findall(rf"^\| `nagle-lab {name}\b.*", page, re.M)
+    named = "-o" if option == "--output" else option
+    assert any(f"{named} " in row or f"{named}`" in row for row in rows)
+
+
+@pytest.mark.parametrize(("name", "option"), OUTPUTS)
 def test_no_output_file_is_named_dash(run, tmp_path, monkeypatch, name, option):
     monkeypatch.chdir(tmp_path)
     taken = {"run": ["a", "b"], "bisect": ["pypi:x", "1..2", "true"], "guard": ["true"], "demo": []}

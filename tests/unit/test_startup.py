@@ -58,8 +58,9 @@ def test_a_report_without_matplotlib_says_so_and_has_the_rest():
     program = (
         "import sys\nsys.modules.update(dict.fromkeys(('matplotlib', 'numpy')))\n"
         "from pathlib import Path\nfrom nagle_lab.reports.html.report import report_page\n"
-        "from nagle_lab.reports.html.shown import shown_at\n"
-        f"print(report_page([shown_at(Path({str(STALLED)!r}))]))"
+        "from nagle_lab.experiments.opened import opened\n"
+        "from nagle_lab.reports.html.shown import shown_of\n"
+        f"path = Path({str(STALLED)!r})\nprint(report_page([shown_of(opened(path), path)]))"
     )
     page = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert "has no plots" in page and 'class="chart"' not in page

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
+from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
 from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import (
     BODY,
@@ -440,7 +440,7 @@ def test_an_ack_of_a_bare_fin_is_counted_apart(diagnose):
         c.server_acks(after_ns=after)
         talks.append(c.segments)
     summary = diagnose(merge(*talks)).summary
-    assert summary.fin_acks == {"client": 1, "server": 2}
+    assert summary.fin_acks_by == {"client": 1, "server": 2}
     assert summary.delayed_acks == 0
 
 
@@ -505,7 +505,7 @@ def test_what_the_window_held_nagle_did_not(diagnose):
 
 
 def test_a_clock_that_was_set_back_proves_nothing():
-    evidence = Evidence(tcp_packets=100, exchanges=50, stalls=3, set_back=True)
+    evidence = VerdictInput(tcp_packets=100, exchanges=50, stalls=3, set_back=True)
     assert decide(evidence) == (Verdict.INVALID, "the clock was set back")
 
 
@@ -513,7 +513,7 @@ def test_a_clock_that_was_set_back_proves_nothing():
     ("swapped", "exchanges", "verdict"), [(2, 20, "CLEAN"), (3, 20, "INCONCLUSIVE"), (3, 75, "CLEAN")]
 )
 def test_data_captured_after_its_ack_hinders_clean_from_three_and_one_in_25_on(swapped, exchanges, verdict):
-    evidence = Evidence(tcp_packets=300, exchanges=exchanges, stalls=0, swapped_without_timestamps=swapped)
+    evidence = VerdictInput(tcp_packets=300, exchanges=exchanges, stalls=0, swapped_without_timestamps=swapped)
     assert decide(evidence)[0] == verdict
 
 

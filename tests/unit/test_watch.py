@@ -47,7 +47,7 @@ from nagle_lab.live.watch.packet_file import write_packets
 from nagle_lab.live.watch.periods import LISTED, Periods, PeriodSums
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.ring import PacketRing, Snapshot
-from nagle_lab.live.watch.view import OTHERS, View, look
+from nagle_lab.live.watch.view import OTHERS, View, judge_snapshot
 from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.recorded import headers, prompt_release, recorded, slow_release, told
@@ -70,13 +70,13 @@ def two_servers():
 
 def kept(path: Path, room: int = 1 << 26) -> PacketRing:
     ring = PacketRing(60, room)
-    for _ in Analysis(path, seen=ring):
+    for _ in Analysis(path, onlooker=ring):
         pass
     return ring
 
 
 def seen(path: Path, lost: int = 0) -> View:
-    view = look(kept(path).snapshot(), ProgramNames(), lost, lambda _: True)
+    view = judge_snapshot(kept(path).snapshot(), ProgramNames(), lost, lambda _: True)
     assert view
     return view
 
@@ -253,7 +253,7 @@ def test_the_end_of_a_period_and_of_a_section_leaves_the_last_packets_what_was_s
     """Each period is judged by what was said in it; the ring has both."""
     paths = in_two(tmp_path, talk(slow_release).segments)
     ring, results, counts = PacketRing(60), [], []
-    analysis = Analysis(paths, sha256=False, seen=ring)
+    analysis = Analysis(paths, sha256=False, onlooker=ring)
     for _ in analysis:
         counts.append(analysis.kernel_answer_count)
         if len(counts) == 2:
@@ -297,7 +297,7 @@ def test_a_period_ends_before_there_is_no_room_for_what_the_kernel_says(tmp_path
     monkeypatch.setattr("nagle_lab.live.watch.periods.ENOUGH_ANSWERS", 8)
     paths = in_two(tmp_path, talk(slow_release).segments)
     analysis, periods = Analysis(paths, sha256=False), Periods()
-    assert [periods.look(analysis) for _ in analysis].count(True) == 2
+    assert [periods.end_if_due(analysis) for _ in analysis].count(True) == 2
     assert [period.verdict for period in periods.sums.listed] == [Verdict.STALL] * 2
 
 
@@ -579,7 +579,7 @@ def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
     packets = two_servers()
     half.write_bytes(pcap_bytes(packets[: len(packets) // 2]))
     for path, settled_s in ((half, 0.1), (capture, 0.0)):
-        view = look(kept(path).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
+        view = judge_snapshot(kept(path).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
         findings.take(view)
         made.take(view, findings.new, ProgramNames(), settled_s)
     made.count(12, 3)
@@ -594,7 +594,7 @@ def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
 def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
     made, address = metrics
     monkeypatch.setattr("nagle_lab.live.watch.metrics.MOST_LABELS", 1)
-    view = look(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
+    view = judge_snapshot(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
     made.take(view, {}, ProgramNames(), 0.0)
     labels = {key[1:] for key in served(address) if key[0] == "nagle_lab_exchanges_total"}
     assert labels == {("80", "", "server"), ("0", "other", "")}
@@ -602,7 +602,10 @@ def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
 
 def test_rules_and_dashboard_name_metrics_that_there_are(metrics, capture):
     made, address = metrics
-    findings, view = LiveFindings(), look(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
+    findings, view = (
+        LiveFindings(),
+        judge_snapshot(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True),
+    )
     findings.take(view)
     made.take(view, findings.new, ProgramNames(), 0.0)
     there = {key[0] for key in served(address)}
@@ -666,14 +669,14 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(processes, []))
     monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: asked.pop(0))
     names = ProgramNames()
-    names.look()
-    names.look()
+    names.refresh()
+    names.refresh()
     assert len(asked) == 2
     names._containers_at = 0.0
-    names.look()
+    names.refresh()
     assert [named.name for named in names._found.values()] == ["web/nginx"] * 2
     processes[("10.0.0.3", 80), ("10.0.0.1", 5)] = Process(2, "redis", 0, 1, "deed")
-    names.look()
+    names.refresh()
     assert sorted({named.name for named in names._found.values()}) == ["other/redis", "web/nginx"]
 
 
@@ -684,8 +687,8 @@ def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypat
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(found, []))
     monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "web"})
     names = ProgramNames()
-    names.look()
-    view = look(kept(capture).snapshot(), names, 0, lambda _: True)
+    names.refresh()
+    view = judge_snapshot(kept(capture).snapshot(), names, 0, lambda _: True)
     assert view
     row = next(row for row in view.rows if row.stalls)
     screen = Screen("all interfaces", 30.0, view=view, opened=identity(row))
@@ -705,7 +708,7 @@ def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch,
     path = tmp_path / "x.pcap"
     path.write_bytes(b"".join(crowd(count)))
     with Snapshot(iter([path.read_bytes()]), 1) as snapshot:
-        view = look(snapshot, ProgramNames(), 0, lambda _: True)
+        view = judge_snapshot(snapshot, ProgramNames(), 0, lambda _: True)
     assert view and len(view.result.connections) in shown and view.is_cut is (count > 100)
     console = Console(width=120, height=40, file=io.StringIO())
     console.print(render(Screen("all interfaces", 30.0, view=view), 120, 40))
@@ -739,7 +742,7 @@ def test_a_period_ends_as_soon_as_it_has_too_many_connections(tmp_path, monkeypa
     for path in paths:
         path.write_bytes(b"".join(crowd(101)))
     analysis, periods = Analysis(paths, sha256=False), Periods()
-    assert [periods.look(analysis) for _ in analysis].count(True) == 4
+    assert [periods.end_if_due(analysis) for _ in analysis].count(True) == 4
     assert [period.connections for period in periods.sums.listed] == [101] * 4
 
 
@@ -752,7 +755,7 @@ def test_what_holds_data_where_nothing_is_seen_is_said_once_at_the_second_look(m
     names, said = ProgramNames(), []
     names._containers = {"c0ffee": "web"}
     while looks:
-        names.look()
+        names.refresh()
         said.append([text.rpartition(": ")[2] for text in names.unseen])
     pid, container = "nagle-lab watch --pid 9", "nagle-lab watch --container web"
     assert said == [[], [], [pid], [pid, container]]
@@ -764,7 +767,7 @@ def test_who_watches_one_interface_is_told_of_that_alone(monkeypatch):
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners({}, held))
     names = ProgramNames(looks_elsewhere=False)
     for _ in range(3):
-        names.look()
+        names.refresh()
     assert not names.unseen
 
 
@@ -798,7 +801,7 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners(found, []))
     monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", lambda: {"c0ffee": "shop-web"})
     names = ProgramNames()
-    names.look()
+    names.refresh()
 
     def of(client: tuple[str, int], server: tuple[str, int]) -> tuple[str, str]:
         (one,) = {one.id: one for one in analyze(capture).connections if one.id == 0}.values()
@@ -814,7 +817,7 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
 
 def test_a_view_with_many_stalls_keeps_none_of_them_one_by_one(capture):
     """Two thirds of the memory of `watch` were rows of stalls, each made an object."""
-    findings, view = LiveFindings(), look(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True)
+    findings, view = LiveFindings(), judge_snapshot(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True)
     findings.take(view)
     stalls = analyze(capture).stalls
     by_connection = Counter((stall.connection, stall.held_by.role) for stall in stalls)

@@ -55,7 +55,7 @@ class Analysis:
         print(analysis.result().verdict)
 
     Parameters, and what is raised: see :func:`analyze`; besides, ``path`` may be a file that is open already, and
-    ``seen`` is given all records as they are, and what the kernel said.
+    ``onlooker`` is given all records as they are, and what the kernel said.
     """
 
     def __init__(
@@ -65,22 +65,22 @@ class Analysis:
         exchanges: bool = True,
         sha256: bool = True,
         only: "Wanted | None" = None,
-        seen: RecordSink | None = None,
+        onlooker: RecordSink | None = None,
     ) -> None:
         if not isinstance(path, str | Path | FileIO | Sequence) or isinstance(path, bytes):
             raise TypeError(f"path is {path!r}: give a str, a pathlib.Path, or a sequence of them")
         self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)
         self._paths: KnownPaths | None = None  # by the periods before
-        self._records = RecordTap(make_engine(exchanges=exchanges), seen)
-        self._seen, self._passed_on = seen, 0  # how much of what the kernel said in this period
+        self._records = RecordTap(make_engine(exchanges=exchanges), onlooker)
+        self._onlooker, self._passed_on = onlooker, 0  # how much of what the kernel said in this period
         self._result: Result | None = None
 
     def __iter__(self) -> Iterator[int]:
         for _ in self._capture.read(self._records):
             self._records.engine.drain()
-            if self._seen and self.kernel_answer_count > self._passed_on:
-                self._seen.kernel_answers(self._capture.facts.kernel_answers[self._passed_on :])
+            if self._onlooker and self.kernel_answer_count > self._passed_on:
+                self._onlooker.kernel_answers(self._capture.facts.kernel_answers[self._passed_on :])
                 self._passed_on = self.kernel_answer_count
             yield self._records.frames
 

@@ -62,12 +62,12 @@ class Findings:
     stalls : the engine's candidates, of which only the stalls are left, in order of their releases
     wait, release : of the stalls
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
-    rejected : candidates that are no stall, by why
-    obstacles : candidates of which it cannot be told, by why
+    rejected : candidates that are not stalls, by reason
+    obstacles : undecided candidates, by reason
     grounds : what the stalls are proved by
     holds : of the stalls of each program, and of each peer that is looked at by itself
     behind_full : stalls whose trigger was a full segment
-    unresolved_exchanges : exchanges of which it cannot be told whether they stalled
+    unresolved_exchanges : undecided exchanges: one of their candidates is undecided, and none is a stall
     open_by_server : the same obstacles, by the server of the connection
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
@@ -150,7 +150,7 @@ class Findings:
         involved = Involved(self.connections, judged["connection"])
         fastest_ack = involved.fastest_ack(judged["side"])
         syns, client = involved.rows("syns"), involved.rows("client")
-        idle_gaps.add(self.idle, idle_gaps.causes(judged, fastest_ack, syns, client))
+        idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(judged, fastest_ack, syns, client))
 
     def _prove(self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting) -> None:
         involved = Involved(self.connections, candidates["connection"])
@@ -169,7 +169,7 @@ class Findings:
             these = {name: pick(column, long) for name, column in gaps.items()}
             fastest_ack = pick(peer_fastest_ack, long)
             syns, client = (pick(involved.rows(name), long) for name in ("syns", "client"))
-            idle_gaps.add(self.idle, idle_gaps.explained(these, fastest_ack, syns, client, cause))
+            idle_gaps.add_totals(self.idle, idle_gaps.recategorized(these, fastest_ack, syns, client, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
             self._keep(packed, begin, stalls)
@@ -202,7 +202,7 @@ class Findings:
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))
-        self.rejected.update(judged.rejected)
+        self.rejected.update(judged.rejected_by)
         self.open_by_server.add(candidates, involved, judged)
         self.holds += judged.holds
         self.grounds += judged.grounds

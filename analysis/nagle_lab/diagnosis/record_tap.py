@@ -25,11 +25,11 @@ class RecordSink(Protocol):
 
 
 class RecordTap:
-    """Passes records on (:class:`nagle_lab.capture.records.RecordTaker`); ``seen`` is the onlooker, if any."""
+    """Passes records on (:class:`nagle_lab.capture.records.RecordTaker`), and to an ``onlooker``, if there is one."""
 
-    def __init__(self, engine: Engine, seen: RecordSink | None) -> None:
+    def __init__(self, engine: Engine, onlooker: RecordSink | None) -> None:
         self.engine = engine
-        self._seen = seen
+        self._onlooker = onlooker
 
     @property
     def frames(self) -> int:
@@ -48,15 +48,15 @@ class RecordTap:
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Pass pcap records on to the engine, and to the onlooker."""
         before, end = self.frames, self.engine.pcap(window, at, framing)
-        if self._seen is not None and end > at:
+        if self._onlooker is not None and end > at:
             with memoryview(window.raw) as raw:
-                self._seen.pcap(raw[at:end], before + 1, self.frames - before, framing)
+                self._onlooker.pcap(raw[at:end], before + 1, self.frames - before, framing)
         return end
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
         """Pass packet blocks on to the engine, and to the onlooker."""
         before, end = self.frames, self.engine.pcapng(window, at, order, interfaces)
-        if self._seen is not None and end > at:
+        if self._onlooker is not None and end > at:
             with memoryview(window.raw) as raw:
-                self._seen.pcapng(raw[at:end], before + 1, self.frames - before, order, interfaces)
+                self._onlooker.pcapng(raw[at:end], before + 1, self.frames - before, order, interfaces)
         return end

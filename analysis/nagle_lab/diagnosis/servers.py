@@ -14,9 +14,9 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
-from nagle_lab.diagnosis.observed.programs import LATE
+from nagle_lab.diagnosis.observed.programs import LEAST_DELAY
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
-from nagle_lab.diagnosis.result.verdict import Evidence
+from nagle_lab.diagnosis.result.verdict import VerdictInput
 from nagle_lab.packet.segment import address_text, end_text
 from nagle_lab.tcp.tables import Table
 
@@ -32,7 +32,7 @@ class OpenByServer:
     def add(self, candidates: Columns, involved: Involved, judged: Judged) -> None:
         """Add what was decided of these candidates."""
         server = involved.of_side("program", 1 - involved.rows("client"))
-        is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LATE
+        is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LEAST_DELAY
         late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
         self._late.update(_how_often(pick(server, late)))
         for obstacle, unsure in judged.unresolved:
@@ -41,7 +41,7 @@ class OpenByServer:
             for row in map(int, unsure):
                 self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
 
-    def evidence(self, connections: Table) -> dict[str, Evidence]:
+    def evidence(self, connections: Table) -> dict[str, VerdictInput]:
         """What there is of each server with two or more that are left open, by its address and port, most first.
 
         Nothing where there is one server only.
@@ -56,7 +56,7 @@ class OpenByServer:
         if len(numbers) == 1 and not are_others:
             return {}
         return {
-            end_text(address_text(server[0]), server[1]): Evidence(
+            end_text(address_text(server[0]), server[1]): VerdictInput(
                 1,
                 exchanges[server],
                 0,

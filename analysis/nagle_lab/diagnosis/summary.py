@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.ends import Ends
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.observed.enough import REPEATED
-from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
-from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
+from nagle_lab.diagnosis.result.idle_gaps import Cause
+from nagle_lab.diagnosis.result.reason import reason_of
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import (
     SCHEMA,
@@ -27,19 +26,14 @@ from nagle_lab.diagnosis.result.result import (
     Result,
     Source,
     Summary,
-    named,
 )
-from nagle_lab.diagnosis.result.spread import Spread, duration_text, times_text
-from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
+from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.verdict import VerdictInput, decide
 from nagle_lab.diagnosis.rows import ConnectionRows, ExchangeRows, StallRows, end_of
 from nagle_lab.packet.kinds import CUT, REASON, kind_name, link_type_name
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import EngineTotals
-from nagle_lab.tcp.events import IDLE, MS
 from nagle_lab.tcp.tables import Table
-
-Obstacles = Mapping[Obstacle, int]  # how often it cannot be told, and why
-OPEN_SHARE = 0.1  # of the late ACKs
 
 
 def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
@@ -48,7 +42,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
     summary = _summary(totals, findings, durations)
     quality, idle_gaps = _quality(capture, totals, findings), _idle_gaps(findings)
     verdict, reason = decide(
-        Evidence(
+        VerdictInput(
             totals.segments,
             summary.exchanges,
             summary.stalls,
@@ -70,7 +64,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
         source=_source(capture, totals),
         quality=quality,
         verdict=verdict,
-        reason=_reason(verdict, reason, summary, idle_gaps, findings.obstacles),
+        reason=reason_of(verdict, reason, summary, idle_gaps, findings.obstacles),
         summary=summary,
         idle_gaps=idle_gaps,
         histograms={"wait_ms": _histogram(findings.wait), "exchange_ms": _histogram(durations["total"])},
@@ -133,23 +127,23 @@ def _summary(totals: EngineTotals, findings: Findings, durations: Mapping[str, D
         connections=totals.connections,
         exchanges=total,
         repeat_exchanges=whole["repeat_exchanges"],
-        seen_exchanges=max(total - findings.unresolved_exchanges, 0),
+        decided_exchanges=max(total - findings.unresolved_exchanges, 0),
         stalled_exchanges=whole["stalled_exchanges"],
         stalls=whole["stalls"],
         behind_full=findings.behind_full,
         stalled_share=round(whole["stalled_exchanges"] / total, 4) if total else 0.0,
         delayed_acks=sum(by_role["delayed_acks"].values()),
         delayed_acks_by=by_role["delayed_acks"],
-        fin_acks=by_role["fin_acks"],
+        fin_acks_by=by_role["fin_acks"],
         packets_by=by_role["packets"],
         segments_by=by_role["segments"],
         wait_ms=wait,
         hold_ms=_usual_hold(findings),
         release_us=_spread(findings.release),
-        round_trips=CountAndTime(len(findings.round_trips), round(findings.round_trips.total / 1e6, 3)),
+        round_trip_holds=CountAndTime(len(findings.round_trips), round(findings.round_trips.total / 1e6, 3)),
         grounds=dict(findings.grounds),
         ack_timer_ms=_median(findings.ack_timer, 1e3),
-        round_trips_by=dict(findings.waited_by),
+        round_trip_holds_by=dict(findings.waited_by),
         round_trip_us=round_trips,
         captured_near=_captured_near(*round_trips.values()),
         request_to_ack_ms=_spread(durations["to_ack"]),
@@ -179,69 +173,6 @@ def _judged_durations(totals: EngineTotals, findings: Findings) -> Mapping[str, 
 def _idle_gaps(findings: Findings) -> dict[Cause, CountAndTime]:
     by_cause = ((cause, *findings.idle.get(cause, (0, 0))) for cause in Cause)
     return {cause: CountAndTime(count, round(ns / 1e6, 3)) for cause, count, ns in by_cause if count}
-
-
-def _reason(
-    verdict: Verdict, reason: str, summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles
-) -> str:
-    """The rule's reason, with what the summary has to say to it."""
-    if verdict is Verdict.STALL:
-        return _stall_reason(summary) + _larger_cause(summary, idle_gaps, obstacles)
-    held = summary.round_trips.count
-    if verdict is Verdict.CLEAN and held:
-        return f"{reason}; but Nagle's algorithm held data for a round trip, {times_text(held)}"
-    return reason + (_still_slow(summary, idle_gaps) if verdict is Verdict.CLEAN else "")
-
-
-def _stall_reason(summary: Summary) -> str:
-    assert summary.wait_ms
-    held, delayed = named(summary.held_ends), named(summary.delayed_ends)
-    few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
-    return (
-        f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
-        f"{held} held a small segment until {delayed} acknowledged the one before it, "
-        f"{summary.wait_ms.p50:.1f} ms later (median){few}"
-    )
-
-
-# Between exchanges a client may pause as it likes, and a path is as long as it is.
-_NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
-
-
-def larger_cause(lost_ms: float, idle_gaps: Mapping[Cause, CountAndTime]) -> Cause | None:
-    """What took more time than the stalls, in which ``lost_ms`` were; None where nothing did."""
-    others = {cause: gaps.total_ms for cause, gaps in idle_gaps.items() if cause not in _NOT_BESIDE}
-    largest = max(others, key=lambda cause: others[cause], default=None)
-    return largest if largest and others[largest] > lost_ms else None
-
-
-def may_have_waited(idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> bool:
-    """Whether data may have waited for many late ACKs of which no stall is proved: so often it cannot be told."""
-    late = idle_gaps.get(Cause.DELAYED_ACK)
-    return late is not None and sum(obstacles.values()) > OPEN_SHARE * late.count
-
-
-def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> str:
-    if not (cause := larger_cause(summary.lost_ms_total, idle_gaps)):
-        return ""
-    times = f"{duration_text(idle_gaps[cause].total_ms)}, beside {duration_text(summary.lost_ms_total)} of the stalls"
-    is_pause = cause is Cause.DELAYED_ACK and not summary.relays
-    if is_pause and may_have_waited(idle_gaps, obstacles):
-        return f"; whether data waited for other late ACKs, too ({times}), cannot be told of all of them"
-    what = "a program that pauses" if is_pause else CAUSES[cause]
-    return f"; but most of the idle time has another cause ({times}): {what}"
-
-
-def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:
-    """How long the exchanges took that did not stall, where that is long, and neither pauses nor the path alone."""
-    if not summary.exchange_ms or summary.exchange_ms.p50 < IDLE / MS or not larger_cause(0, idle_gaps):
-        return ""
-    return f"; not this stall, but they took {summary.exchange_ms.p50:.0f} ms each (median)"
-
-
-def _is_thin(summary: Summary) -> bool:
-    """Whether all there is are one or two prompt releases."""
-    return summary.grounds.keys() == {Ground.PROMPTNESS} and summary.stalls < REPEATED
 
 
 _MOST_NAMED = 10

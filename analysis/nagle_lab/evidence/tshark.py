@@ -235,7 +235,7 @@ class RowComparison:
     compared: int = 0  # frames that are a TCP segment for both
     differing: int = 0  # frames that differ
     columns: Counter[str] = field(default_factory=Counter)  # differences by column, and by who alone has a row
-    explained: Counter[str] = field(default_factory=Counter)  # differences by definition: no faults, by why
+    explained: Counter[str] = field(default_factory=Counter)  # differences by definition: no faults, by reason
     first: list[str] = field(default_factory=list)  # the first differences, in words
     notes: list[str] = field(default_factory=list)  # what either reader says of the file
     tshark: str = ""  # its version

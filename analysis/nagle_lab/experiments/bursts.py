@@ -46,7 +46,7 @@ def bursts_of(run: Run) -> dict[str, Bursts]:
             share=times / max(1, counted.total()),
             unacknowledged_bytes=held.trigger_bytes if held else None,
             held_bytes=held.released_bytes if held else None,
-            mss=shown.mss,
+            mss=shown.full_segment_bytes,
             mtu=run.manifest.captures[run.best].mtu,
         )
     return bursts

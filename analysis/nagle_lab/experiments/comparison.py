@@ -249,7 +249,7 @@ def _facts_of_run(run: Run) -> dict[str, dict[str, str]]:
 def _facts_of_capture(result: Result) -> dict[str, str]:
     source, sizes, ports = result.source, set[int](), set[int]()
     for connection in result.connections:
-        sizes.add(connection.mss)
+        sizes.add(connection.full_segment_bytes)
         ports.add(connection.server.port)
         if len(sizes) > MANY and len(ports) > MANY:
             break

@@ -157,8 +157,10 @@ def _ends(stall: dict[str, Any]) -> tuple[Endpoint, Endpoint]:
 
 def _connection(number: int, client: Endpoint, server: Endpoint, first_frame: int) -> Connection:
     """What a ladder needs to know of one."""
-    counts = dict.fromkeys(("packets", "mss", "exchanges", "repeat_exchanges", "stalled_exchanges", "stalls"), 0)
-    rest = dict.fromkeys(("followed", "unresolved", "held_ms", "round_trips_ms"), 0)
+    counts = dict.fromkeys(
+        ("packets", "full_segment_bytes", "exchanges", "repeat_exchanges", "stalled_exchanges", "stalls"), 0
+    )
+    rest = dict.fromkeys(("second_writes", "unresolved", "lost_ms", "round_trip_holds_ms"), 0)
     sent: dict[Role, Any] = {}
     return Connection(
         id=number, client=client, server=server, first_frame=first_frame, handshake=False,

@@ -178,10 +178,10 @@ def _connections(rows: Rows) -> dict[str, Any]:
         "exchanges": rows["exchanges"],
         "stalled_exchanges": rows["stalled_exchanges"],
         **{name: rows[name] for name in ("stalls", "unresolved")},
-        "held_ms": ms_of(rows["held"]),
-        "round_trips_ms": ms_of(rows["round_trips"]),
-        "delayed_acks_client": rows["delayed_acks"][at, client],
-        "delayed_acks_server": rows["delayed_acks"][at, 1 - client],
+        "lost_ms": ms_of(rows["held"]),
+        "round_trip_holds_ms": ms_of(rows["round_trips"]),
+        "client_delayed_acks": rows["delayed_acks"][at, client],
+        "server_delayed_acks": rows["delayed_acks"][at, 1 - client],
     }
 
 

@@ -14,6 +14,7 @@ IPV4_HEADER = Struct(
 )  # version and header length, length, id, fragment, TTL, protocol, addresses
 IPV6_HEADER = Struct(">B 3x H B B 16s 16s")  # version and class, payload length, next header, hop limit, addresses
 V4_MAPPED = bytes(10) + b"\xff\xff"
+FRAGMENT_OFFSET = 0x1FFF
 
 VXLAN_PORT, GENEVE_PORT = 4789, 6081
 UDP_HEADER, TUNNEL_HEADER = 8, 8
@@ -34,7 +35,7 @@ def _ipv4(packet: Packet) -> None:
     packet.src, packet.dst = V4_MAPPED + src, V4_MAPPED + dst
     if version_ihl >> 4 != 4 or header < IPV4_HEADER.size or length < header:
         packet.kind = kinds.IPV4 | kinds.MALFORMED
-    elif fragment & 0x1FFF:
+    elif fragment & FRAGMENT_OFFSET:
         packet.kind = kinds.IPV4 | kinds.FRAGMENT
     else:
         packet.kind = kinds.IP_PROTOCOL | protocol

@@ -9,7 +9,7 @@ import msgspec
 
 from nagle_lab.packet import kinds
 from nagle_lab.packet.headers import U16, Layer, Packet
-from nagle_lab.packet.ip import IP_LAYERS, V4_MAPPED
+from nagle_lab.packet.ip import FRAGMENT_OFFSET, IP_LAYERS, V4_MAPPED
 from nagle_lab.packet.link import LINK_LAYERS
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
@@ -19,7 +19,7 @@ HEADER = Struct(">HHIIHH4x")
 # EtherType; version and header length, length, identification, fragment, TTL, protocol, addresses; then as HEADER.
 USUAL, USUAL_HEADERS = Struct(">12xH BxHHHBB2x4s4s HHIIHH4x").unpack_from, 54
 TIMESTAMPS_ALONE, USUAL_HEADERS_AND_TIMESTAMPS = Struct(">III").unpack_from, 66
-ETHERNET, VERSION_4_IHL_5, IPV4_HEADER, FRAGMENT_OFFSET, PROTOCOL_TCP = 1, 0x45, 20, 0x1FFF, 6
+USUAL_LINK_TYPE, USUAL_VERSION_IHL, USUAL_IP_HEADER, USUAL_PROTOCOL = 1, 0x45, 20, 6  # Ethernet; IPv4; bytes; TCP
 WITHOUT_OPTIONS, WITH_TIMESTAMPS, NOP_NOP_TIMESTAMPS = 5, 8, 0x0101080A  # the former are 32-bit words of a header
 FLAGS = 0xFFF
 TIMESTAMPS = Struct(">II")
@@ -83,15 +83,15 @@ def decode(
     link_type : LINKTYPE_… number
     frame, ts, epoch, interface : of the segment: see :class:`Segment`
     """
-    if link_type == ETHERNET and captured >= USUAL_HEADERS:
+    if link_type == USUAL_LINK_TYPE and captured >= USUAL_HEADERS:
         (
             ethertype, version_ihl, ip_length, ip_id, fragment, ttl, protocol, src, dst,
             sport, dport, seq, ack, offset_flags, window,
         ) = USUAL(buffer, at)  # fmt: skip
         words = offset_flags >> 12
-        length = ip_length - IPV4_HEADER - 4 * words
-        is_ipv4 = ethertype == kinds.IPV4 and version_ihl == VERSION_4_IHL_5 and not fragment & FRAGMENT_OFFSET
-        if is_ipv4 and protocol == PROTOCOL_TCP and length >= 0:
+        length = ip_length - USUAL_IP_HEADER - 4 * words
+        is_ipv4 = ethertype == kinds.IPV4 and version_ihl == USUAL_VERSION_IHL and not fragment & FRAGMENT_OFFSET
+        if is_ipv4 and protocol == USUAL_PROTOCOL and length >= 0:
             src, dst = V4_MAPPED + src, V4_MAPPED + dst
             if words == WITHOUT_OPTIONS:
                 return Segment(

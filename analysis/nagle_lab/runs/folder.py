@@ -5,6 +5,7 @@ tell a folder that was damaged, is incomplete, or was edited by hand. They canno
 checksums and all: that would take a signature.
 """
 
+import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
@@ -16,12 +17,12 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.runs.manifest import MANIFEST, THREADS, TRACE, FileRecord, Manifest, checksum
-from nagle_lab.runs.record import StrictRecord
+from nagle_lab.runs.record import PLAIN_NAME, StrictRecord
 from nagle_lab.runs.witnesses import WITNESSES, Witnesses
 
 R = TypeVar("R", bound=StrictRecord)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of files, captures and namespaces: nothing leads elsewhere
+_NAME = re.compile(PLAIN_NAME)
 _MOST_BYTES = 16 << 20  # of JSON; a run has 20 kB
 
 
@@ -97,9 +98,12 @@ def require_untouched(folder: Path, manifest: Manifest) -> None:
 
 def write_whole(file: Path, content: bytes) -> None:
     """Write ``file``, whole or not at all."""
-    part = file.with_name(f".{file.name}.part")
-    part.write_bytes(content)
-    part.replace(file)
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _read(path: Path, form: type[R]) -> tuple[R, dict[str, Any]]:

@@ -6,7 +6,15 @@ from msgspec import Meta, Struct
 
 from nagle_lab.diagnosis.result.result import LARGEST, Role
 
-__all__ = ["Port", "Role", "SignedNumber", "StrictRecord"]  # Role for the lab, which imports nothing of diagnosis
+__all__ = [
+    "PLAIN_NAME",
+    "Port",
+    "Role",
+    "SignedNumber",
+    "StrictRecord",
+]  # Role for the lab, which imports nothing of diagnosis
+
+PLAIN_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"  # of files, captures, namespaces and runs: nothing leads elsewhere
 
 
 class StrictRecord(Struct, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from nagle_lab.diagnosis.result.result import LARGEST, Count
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.runs.record import SignedNumber, StrictRecord
+from nagle_lab.runs.record import PLAIN_NAME, SignedNumber, StrictRecord
 
 WITNESSES = "witnesses.json"
 _COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs")  # those that checks rest on
@@ -100,7 +100,7 @@ class Untraced(StrictRecord):
     expects.
     """
 
-    run: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    run: Annotated[str, Meta(pattern=f"^{PLAIN_NAME}$")]
     verdict: Verdict
     exchanges: Count
     stalled_exchanges: Count

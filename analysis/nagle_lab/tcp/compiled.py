@@ -18,10 +18,9 @@ from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 from nagle_lab.tcp.durations import DURATIONS, Durations
 from nagle_lab.tcp.engine import EngineTotals
-from nagle_lab.tcp.layout import LAYOUTS, TABLES
+from nagle_lab.tcp.layout import LAYOUTS, PACKAGE, TABLES
 from nagle_lab.tcp.tables import Tables
 
-PACKAGE = Path(__file__).parents[1]
 SOURCES = tuple(
     PACKAGE / name
     for name in (

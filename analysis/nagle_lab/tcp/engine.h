@@ -18,8 +18,8 @@ typedef struct {
     int64_t ack_to_release;
     int64_t gap;             /* from the connection's packet before the ACK to it */
     int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; else NO_TIMESTAMPS (events.py) or OPTIONS_CUT (segment.py) */
-    int64_t under_way;       /* from the trigger to the peer's last segment that did not acknowledge it, and what the bytes
-                                take that the ACK does, as far apart as those before it came; 0 none after the trigger */
+    int64_t under_way;       /* how long the trigger had surely not arrived: until the peer's last segment that did not
+                                acknowledge it, plus the serialization delay of the bytes that the ACK covers; 0: no such one */
     int32_t since_host_busy; /* to the release from what its host did last: the ACK, data it sent, an ACK it got */
     int32_t arrival;         /* another connection, whose data arrived at the releasing host in between; -1 none */
     int32_t since_data;      /* to the trigger from the data segment that its sender sent before it; -1 none */
@@ -139,7 +139,7 @@ typedef struct {
     uint8_t left_out;        /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT, or
                                 one that nobody asked for */
     uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */
-    uint8_t timestamp_step[2];   /* of its timestamps: what they differ by has it as a divisor; at most 255, 0 not known */
+    uint8_t timestamp_step[2];   /* greatest common divisor of what its timestamps differ by; at most 255, 0 not known */
     int32_t clock_step;      /* of the clock that stamped it, where packets show that it is coarse, whatever it divides; else 0 */
 } connection;
 

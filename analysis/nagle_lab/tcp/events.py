@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-MS = 1_000_000  # ns
+US, MS = 1_000, 1_000_000  # ns
 
 # A candidate is `ahead` by so much where its release has no timestamps; OPTIONS_CUT where the capture cut them off.
 NO_TIMESTAMPS = -1

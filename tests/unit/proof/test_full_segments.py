@@ -42,7 +42,7 @@ def test_linux_holds_a_tail_until_the_small_segment_before_the_full_ones_is_ackn
 @pytest.mark.parametrize("position", ["client", "middle", "server"])
 def test_a_tail_that_leaves_with_the_full_segments_was_not_held(diagnose, position):
     result = diagnose(talk(behind_small(2, tail_after=5 * US), rtt_ns=20 * MS).seen_at(position))
-    assert (result.verdict, result.summary.stalls, result.summary.round_trips.count) == ("CLEAN", 0, 0)
+    assert (result.verdict, result.summary.stalls, result.summary.round_trip_holds.count) == ("CLEAN", 0, 0)
 
 
 @pytest.mark.parametrize(("number_of_full", "round_trips"), [(2, 20), (8, 20), (9, 0)])
@@ -60,8 +60,8 @@ def test_the_tail_of_a_large_reply_is_held_for_a_round_trip(diagnose, number_of_
         c.client_acks(after_ns=10 * US)
 
     result = diagnose(talk(exchange, rtt_ns=30 * MS).segments)
-    assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", round_trips)
-    assert result.summary.round_trips.total_ms == pytest.approx(30 * round_trips, rel=0.02)
+    assert (result.verdict, result.summary.round_trip_holds.count) == ("CLEAN", round_trips)
+    assert result.summary.round_trip_holds.total_ms == pytest.approx(30 * round_trips, rel=0.02)
 
 
 def test_where_full_segments_wait_too_it_is_the_congestion_window(diagnose):

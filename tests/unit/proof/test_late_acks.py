@@ -354,7 +354,7 @@ def test_a_syn_proxy_is_known_by_its_ttl(diagnose, timer, verdict, stalls):
         c.client_acks(after_ns=40 * MS + number * 17 % 40 * 10 * US)
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
-    assert result.summary.round_trips.count == 0
+    assert result.summary.round_trip_holds.count == 0
 
 
 @pytest.mark.parametrize(("radio", "verdict"), [(True, "INCONCLUSIVE"), (False, "STALL")])
@@ -578,7 +578,7 @@ def test_a_pool_from_before_the_capture(diagnose, thinks_ms, rtt_ms, handshake_m
     result = diagnose(segments)
     assert (result.verdict, result.quality.unresolved.get("no_handshake", 0)) == (verdict, unsure)
     assert result.summary.stalls == (38 if verdict == "STALL" else 0)
-    assert result.summary.round_trips.count == (38 if verdict == "CLEAN" else 0)
+    assert result.summary.round_trip_holds.count == (38 if verdict == "CLEAN" else 0)
 
 
 def test_without_timestamps_another_host_of_that_address_tells_nothing(diagnose):

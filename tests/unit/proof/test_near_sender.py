@@ -220,7 +220,7 @@ def test_an_exchange_with_two_open_questions_is_unseen_once(diagnose):
 
     result = diagnose(talk(exchange).segments)
     assert result.quality.unresolved == {"like_a_program": 2 * 19}
-    assert (result.summary.exchanges, result.summary.seen_exchanges) == (20, 1)
+    assert (result.summary.exchanges, result.summary.decided_exchanges) == (20, 1)
 
 
 def test_connections_of_a_program_that_waits_are_not_counted_with_held_ones(diagnose):

@@ -8,17 +8,17 @@ from support.synthetic import MS, US, Conversation, merge
 
 def test_what_nagle_costs_in_round_trips_is_a_finding_of_its_own(diagnose):
     result = diagnose(talk(prompt, rtt_ns=10 * MS).segments)
-    assert (result.verdict, result.summary.round_trips.count) == ("CLEAN", 20)
-    assert result.summary.round_trips.total_ms == pytest.approx(200, rel=0.05)
-    assert result.connections[0].round_trips_ms == result.summary.round_trips.total_ms
-    assert result.summary.round_trips_by == {"client": 0, "server": 20}
+    assert (result.verdict, result.summary.round_trip_holds.count) == ("CLEAN", 20)
+    assert result.summary.round_trip_holds.total_ms == pytest.approx(200, rel=0.05)
+    assert result.connections[0].round_trip_holds_ms == result.summary.round_trip_holds.total_ms
+    assert result.summary.round_trip_holds_by == {"client": 0, "server": 20}
 
 
 def test_what_each_connection_lost_adds_up(diagnose):
     other = talk(server_held, exchanges=7, client=("10.0.0.7", 5)).segments
     result = diagnose(merge(talk(server_held).segments, other))
-    assert result.connections[0].held_ms > result.connections[1].held_ms > 6 * 40
-    assert sum(c.held_ms for c in result.connections) == pytest.approx(result.summary.lost_ms_total, abs=0.01)
+    assert result.connections[0].lost_ms > result.connections[1].lost_ms > 6 * 40
+    assert sum(c.lost_ms for c in result.connections) == pytest.approx(result.summary.lost_ms_total, abs=0.01)
 
 
 def test_a_loss_probe_that_carries_the_held_data_is_no_cork(diagnose):
@@ -77,5 +77,5 @@ def test_an_ack_of_data_that_filled_the_window_is_no_delayed_ack_that_nothing_wa
 @pytest.mark.parametrize("position", ["client", "server"])
 def test_what_round_trips_cost_is_the_same_wherever_it_was_captured(diagnose, position):
     result = diagnose(talk(prompt, exchanges=40, rtt_ns=20 * MS).seen_at(position))
-    assert result.summary.round_trips.count == 40
-    assert result.summary.round_trips.total_ms == pytest.approx(40 * 20, rel=0.01)
+    assert result.summary.round_trip_holds.count == 40
+    assert result.summary.round_trip_holds.total_ms == pytest.approx(40 * 20, rel=0.01)

@@ -280,15 +280,11 @@ def _is_replaced(file: Path) -> bool:
 
 def write_export(file: Path, text: str) -> None:
     """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
+    from nagle_lab.runs.folder import write_whole
+
     content = text.encode("utf-8", "backslashreplace")
     if not _is_replaced(file):
         with file.open("ab") as stream:  # /dev/stdout may be a file that others write to, too
             stream.write(content)
         return
-    target = file.resolve()
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(file.resolve(), content)

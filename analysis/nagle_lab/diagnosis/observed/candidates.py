@@ -30,7 +30,7 @@ from nagle_lab.tcp.events import MS
 
 TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known
 
-LATER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
+NOT_RELEASED_AFTER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
 
 
 class Candidates:
@@ -56,8 +56,8 @@ class Candidates:
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
     tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
-    peer_own_accord : how often on that connection the peer sent data unasked: LATER than all of its own was
-        acknowledged, and with nothing received since
+    peer_own_accord : how often on that connection the peer sent data unasked: NOT_RELEASED_AFTER or more after all of
+        its own was acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
     first_not_held : the frame of the first of these; 0 none
     beside_unacked : how often on that connection it sent data of any size while other data was unacknowledged
@@ -245,7 +245,7 @@ def times_peer_spoke(c: Candidates) -> int:
 def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     """How often these sides (n,) sent data unasked on the connection of each row: see ``peer_own_accord``."""
     own = involved.fastest_ack(rows["side"])
-    late = rows["ack_to_release"] - own >= LATER
+    late = rows["ack_to_release"] - own >= NOT_RELEASED_AFTER
     keys = 2 * involved.of + rows["side"]
     by_itself = rows_where(late & (rows["pure"] > 0) & (rows["ack_frame"] > 0))
     counted = counts(pick(keys, by_itself), 2 * len(involved.numbers))

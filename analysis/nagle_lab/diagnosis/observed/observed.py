@@ -12,10 +12,8 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import lowest, percentile
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
-from nagle_lab.diagnosis.observed.programs import LATE, Program, Reactions
-from nagle_lab.tcp.events import DELAYED, MS
-
-US = 1_000  # ns
+from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Program, Reactions
+from nagle_lab.tcp.events import DELAYED, MS, US
 
 # An end that reacts faster than this is a few switches away at most: hardly a path, and it hardly varies.
 NEAR = 1 * MS
@@ -29,7 +27,7 @@ SOONER_AT_HOME, SURELY_SOONER = 0.7, 0.5
 AT_CAPTURE_POINT = 150 * US
 
 # How much a path varies whose round trip is a millisecond or more, as the shortest timers do. So far away an ACK was
-# delayed only when it took so much longer than its sender's fastest reaction; nearer, when it took LATE.
+# delayed only when it took so much longer than its sender's fastest reaction; nearer, when it took LEAST_DELAY.
 PATH_JITTER = 8 * MS
 
 SLACK = 300 * US  # how much a path varies, at least
@@ -89,7 +87,7 @@ class Observed:
         """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
         if self.peer_fastest >= NEAR:
             return "sender"
-        own, peers = (nearby(side.ack) for side in (self.program.reactions, self.program.peer_reactions))
+        own, peers = (below_near(side.ack) for side in (self.program.reactions, self.program.peer_reactions))
         if not own or not peers:
             return None
         mine, theirs = percentile(own, 5), percentile(peers, 5)
@@ -99,7 +97,7 @@ class Observed:
         return "peer" if theirs <= sooner * mine else None
 
 
-def nearby(reactions: list[int]) -> list[int]:
+def below_near(reactions: list[int]) -> list[int]:
     """The reaction times, ns, that are of an end at the capture point or next to it."""
     return [ns for ns in reactions if ns < NEAR]
 
@@ -109,7 +107,7 @@ def slack(round_trip: int) -> int:
     return SLACK + round_trip // 8
 
 
-def around(round_trip: int) -> tuple[float, float]:
+def round_trip_bounds(round_trip: int) -> tuple[float, float]:
     """The shortest and the longest that another round trip of that path may be, ns."""
     return round_trip - slack(round_trip), round_trip + slack(round_trip)
 
@@ -119,7 +117,7 @@ def latest_answer(answers: list[int], round_trip: int) -> float:
 
     No later than two medians: what takes longer may be a pause of its program.
     """
-    _, latest = around(round_trip)
+    _, latest = round_trip_bounds(round_trip)
     if len(answers) < ANSWERS:
         return latest
     return max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
@@ -187,11 +185,11 @@ def _after_path_became_longer(own: Reactions) -> int | None:
         return None
     quick = [*own.handshake, *(ns for ns in own.ack if ns < max(own.handshake) + DELAYED)]
     usual = int(percentile(quick, 25))
-    least, most = around(usual)
+    least, most = round_trip_bounds(usual)
     is_steady = percentile(quick, 75) <= most and any(least <= ns <= most for ns in own.handshake)
-    return usual if is_steady and usual > around(min(own.handshake))[1] else None
+    return usual if is_steady and usual > round_trip_bounds(min(own.handshake))[1] else None
 
 
-def late_margin(peer: int) -> int:
-    """How much longer than its sender's fastest reaction, ``peer``, a late ACK takes at least; both ns."""
-    return LATE if peer < NEAR else PATH_JITTER
+def late_margin(fastest: int) -> int:
+    """How much longer than its sender's ``fastest`` reaction a late ACK takes at least; both ns."""
+    return LEAST_DELAY if fastest < NEAR else PATH_JITTER

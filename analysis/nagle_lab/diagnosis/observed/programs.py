@@ -38,7 +38,7 @@ AT_ONCE = 1 << 16  # rows
 GOES_ON = 5 * MS  # data so long after the data before it is no other part of the same message
 STALE = 2  # ACKs with older timestamps than what they acknowledge; of Linux there was none in 1,100 captures
 MOST_NOT_HELD = 1_000  # connections of a server with one client
-LATE = 5 * MS  # no ACK that came sooner is a late one
+LEAST_DELAY = 5 * MS  # no ACK that came sooner is a late one
 MOST_PEERS = 100  # that are looked at by themselves, in the whole capture
 OTHERS = (1 << 32) - 1  # in place of a peer's number: all that are not looked at by themselves
 
@@ -328,7 +328,7 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
     for rows, involved in _with_connections(tables.candidate, tables.connection):
         side = rows["side"]
         pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
-        is_late = rows["trigger_to_ack"] - involved.fastest_ack(1 - side) >= LATE
+        is_late = rows["trigger_to_ack"] - involved.fastest_ack(1 - side) >= LEAST_DELAY
         pair = pick(pair, rows_where(is_late & (involved.rows("left_out") == 0)))
         numbers = distinct(pair)
         often = counts(ranks(pair, numbers), len(numbers)) if len(pair) else ()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
+from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     among,
@@ -35,10 +35,9 @@ from nagle_lab.diagnosis.observed.observed import (
     ANSWERS,
     NEAR,
     PATH_JITTER,
-    US,
     Observed,
-    around,
     latest_answer,
+    round_trip_bounds,
     slack,
 )
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
@@ -60,9 +59,10 @@ from nagle_lab.diagnosis.proof.pauses import (
     sent_at_once,
     sent_at_once_but_delayed,
     sent_later,
+    spread,
     timestamps_tell,
 )
-from nagle_lab.tcp.events import DELAYED, MS, Echo
+from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
@@ -83,7 +83,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     The others are added to ``judged`` as rejected or unresolved.
     """
     paced = _on_paced_connections(pure, observed.setting.resolution)
-    judged.reject(len(paced), Rejected.LATER_RELEASE)
+    judged.reject(paced, Rejected.LATER_RELEASE)
     prompt = _in_time(pure - paced, observed, judged)
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
     soon = _soon_enough(pure, observed.sender_fastest)
@@ -149,7 +149,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         return _with_the_late_ones(prompt, pure, expected, observed, judged)
     delayed = sent_at_once_but_delayed(pure, expected.round_trip)
     if len(delayed):
-        judged.reject(len(pure) - len(delayed), Rejected.LATER_RELEASE)
+        judged.reject(pure - delayed, Rejected.LATER_RELEASE)
     else:
         _judge_close_ones(pure, expected, judged)
     return delayed
@@ -181,7 +181,7 @@ def _with_the_late_ones(
 def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Reject them, for their sender waits for no ACK; leave open what seems held elsewhere, or at another time."""
     unsure = _held_where_others_do_not(pure, observed)
-    unsure = unsure | may_be_while_on(pure.released_within(*around(observed.sender_fastest)), observed)
+    unsure = unsure | may_be_while_on(pure.released_within(*round_trip_bounds(observed.sender_fastest)), observed)
     judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
     reject_as_off(pure - unsure, observed, judged)
 
@@ -203,19 +203,19 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
 
 def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> bool:
     """Reject all that came too soon to have waited for the ACK, or by the program's own clock; whether they did."""
-    soonest, _ = around(min([expected.round_trip, *observed.program.reactions.by_kernel]))
+    soonest, _ = round_trip_bounds(min([expected.round_trip, *observed.program.reactions.by_kernel]))
     too_soon = total((pure.ack_to_release < min(soonest, expected.soonest)) & (pure.echo != Echo.AFTER))
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
         reject_as_off(pure, observed, judged)
         return True
     if _keeps_own_clock(expected.compared, observed.setting.resolution):
-        judged.reject(len(pure), Rejected.LATER_RELEASE)
+        judged.reject(pure, Rejected.LATER_RELEASE)
         return True
     return False
 
 
 def _latest_but_for_pauses(prompt: Candidates, pure: Candidates, expected: _Expected) -> float:
-    """How long after the ACK the last one passes, ns, without those of which no more come than of pauses behind them.
+    """The latest time after the ACK, ns, up to which more releases come than pauses explain.
 
     On a path that is quiet what an ACK releases comes almost all at once, and pauses end at any time. Of several such
     times the one is chosen up to which the most come, compared with pauses.
@@ -261,7 +261,7 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> 
     elif len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, expected.answers, expected.round_trip):
         close = pure.picked([])
     judged.leave_open(close, Obstacle.PATH_VARIES)
-    judged.reject(len(pure) - len(close), Rejected.LATER_RELEASE)
+    judged.reject(pure - close, Rejected.LATER_RELEASE)
 
 
 def _soon_enough(pure: Candidates, base: int) -> Candidates:
@@ -282,7 +282,7 @@ def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
 
 
 def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidates:
-    """Those that seem held on connections of which nothing shows that they wait for no ACK, though others do not.
+    """Those that seem held, on connections with no sign of TCP_NODELAY, where other connections show it.
 
     A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
     """
@@ -291,7 +291,7 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), alone)
     for _, rows in alone.unresolved:
         held = held | others.among(others.row, rows)
-    soonest, latest = around(observed.sender_fastest)
+    soonest, latest = round_trip_bounds(observed.sender_fastest)
     are_in_time = all(soonest <= release <= latest for release in held.ack_to_release)
     return held if are_in_time else pure.picked([])
 
@@ -320,9 +320,9 @@ def _with_those_held_up(
             prompt = prompt | late
         elif len(observed.early) >= REPEATED and len(late) > most_late:
             judged.leave_open(prompt, Obstacle.OWN_PACE)
-            judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+            judged.reject(pure - prompt, Rejected.LATER_RELEASE)
             return prompt.picked([])
-    judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+    judged.reject(pure - prompt, Rejected.LATER_RELEASE)
     return prompt
 
 
@@ -442,7 +442,7 @@ def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> C
 
     Its program's answers vary as much, but not because of the path: these may be its pauses.
     """
-    soonest, latest = around(observed.sender_fastest)
+    soonest, latest = round_trip_bounds(observed.sender_fastest)
     by_kernel = observed.program.reactions.by_kernel_before(observed.sender_fastest + DELAYED)
     slow = prompt.only(prompt.ack_to_release > latest)
     if 2 * len(slow) <= len(prompt) or any(ns > latest for ns in by_kernel):
@@ -480,8 +480,8 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
     base = observed.sender_fastest_if_known
     if base is None:
         low = percentile(pure.ack_to_release, 10)
-        spread = percentile(pure.trigger_to_ack, 90) - percentile(pure.trigger_to_ack, 10)
-        if len(pure) < COMPARABLE or percentile(pure.ack_to_release, 90) - low > REGULAR * spread:
+        are_alike = spread(pure.ack_to_release) <= REGULAR * spread(pure.trigger_to_ack)
+        if len(pure) < COMPARABLE or not are_alike:
             return None
         if answers and low > answers[0] + MS:
             return None
@@ -492,7 +492,7 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
 
 def _both_speak(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, three times or more: long after all was acknowledged, with nothing received."""
-    by_itself = total(observed.early.ack_to_release - observed.sender_fastest >= LATER)
+    by_itself = total(observed.early.ack_to_release - observed.sender_fastest >= NOT_RELEASED_AFTER)
     return by_itself >= REPEATED and times_peer_spoke(pure) >= REPEATED
 
 

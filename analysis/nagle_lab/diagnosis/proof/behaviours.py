@@ -10,7 +10,7 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import among, groups, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE
 from nagle_lab.diagnosis.observed.observed import Observed, Setting, observe
-from nagle_lab.diagnosis.observed.programs import LATE, Program
+from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Program
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
@@ -26,7 +26,7 @@ def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Jud
     apart already.
     """
     together = _proved(c, program, setting)
-    late = c.only((c.late_by(0) >= LATE) & (c.ack_frame > 0) & (c.pure > 0))
+    late = c.only((c.late_by(0) >= LEAST_DELAY) & (c.ack_frame > 0) & (c.pure > 0))
     if together.stall_count >= MOSTLY * len(late) or setting.kernel_answers.until:
         return together
     return _judged_apart(c, late, program, setting, together)

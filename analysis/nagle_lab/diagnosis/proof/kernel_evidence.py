@@ -54,7 +54,7 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     if not len(waiting):
         if not _had_not_written(late, answers, just_before) or _is_seldom(late, answers):
             return KernelSplit(nothing, 0, _set_aside_unwritten(late, set(), answers, just_before, judged))
-        _acquit(late, answers, judged)
+        _reject_unwritten(late, answers, judged)
         return KernelSplit(nothing, 0, nothing)
     waited, holding = [answers.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
     typical = percentile(waited, 50)
@@ -100,25 +100,25 @@ def _set_aside_unwritten(
     if not answers.unwritten:
         return late
     connections = late.connection
-    acquitted: list[int] = []
+    unwritten: list[int] = []
     unsure: list[int] = []
     for group in groups(connections):
         number, its_own = int(connections[group[0]]), late.picked(group)
         if number not in holding and _had_not_written(its_own, answers, just_before):
-            (unsure if _is_seldom(its_own, answers) else acquitted).append(number)
+            (unsure if _is_seldom(its_own, answers) else unwritten).append(number)
     judged.leave_open(late.among(connections, sorted(unsure)), Obstacle.OWN_PACE)
-    _acquit(late.among(connections, sorted(acquitted)), answers, judged)
-    return late.not_among(connections, sorted(unsure + acquitted))
+    _reject_unwritten(late.among(connections, sorted(unwritten)), answers, judged)
+    return late.not_among(connections, sorted(unsure + unwritten))
 
 
-def _acquit(late: Candidates, answers: AnswersByCandidate, judged: Judged) -> None:
+def _reject_unwritten(late: Candidates, answers: AnswersByCandidate, judged: Judged) -> None:
     """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
     later = late.only(late.at - late.trigger_to_release > answers.until)
     if len(later) > A_FEW * len(late):
         judged.leave_open(later, Obstacle.OWN_PACE)
-        judged.reject(len(late) - len(later), Rejected.LATER_RELEASE)
+        judged.reject(late - later, Rejected.LATER_RELEASE)
     else:
-        judged.reject(len(late), Rejected.LATER_RELEASE)
+        judged.reject(late, Rejected.LATER_RELEASE)
 
 
 def _had_not_written(late: Candidates, answers: AnswersByCandidate, just_before: float) -> bool:

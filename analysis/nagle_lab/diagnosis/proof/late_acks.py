@@ -13,8 +13,15 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
-from nagle_lab.diagnosis.observed.observed import AT_CAPTURE_POINT, NEAR, PATH_JITTER, Observed, around, late_margin
-from nagle_lab.diagnosis.observed.programs import LATE, Reactions
+from nagle_lab.diagnosis.observed.observed import (
+    AT_CAPTURE_POINT,
+    NEAR,
+    PATH_JITTER,
+    Observed,
+    late_margin,
+    round_trip_bounds,
+)
+from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, spread
 from nagle_lab.tcp.events import DELAYED, MS, Echo
@@ -51,7 +58,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     unsure = _may_all_be_late(held, observed)
     judged.leave_open(unsure, Obstacle.NO_HANDSHAKE)
     judged.round_trips.append((held - unsure).row)
-    judged.reject(len(c) - len(sent_late) - len(unsure), Rejected.NOT_LATE)
+    judged.reject(c - sent_late - unsure, Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
     round_trips, peers = _round_trips_to_peers(observed), observed.program.peer_reactions
     is_far = peer_fastest >= NEAR or (len(round_trips) >= COMPARABLE and percentile(round_trips, 25) >= NEAR)
@@ -119,7 +126,7 @@ def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
     unsure = held.only((held.trigger_to_ack >= LINUX_TIMER) & (held.trigger_to_ack < LONGEST_WAIT))
     if not len(unsure) or not len(unsure := unsure.only(unsure.is_path_known == 0)):
         return unsure
-    _, latest = around(int(unsure.usual_wait))
+    _, latest = round_trip_bounds(int(unsure.usual_wait))
     as_soon = sum(ns <= latest for ns in observed.program.peer_reactions.data)
     may_think_as_long = unsure.usual_wait <= LINUX_TIMER + TIMER_SPREAD  # a client that polls every 40 ms
     return unsure if may_think_as_long or as_soon < REPEATED else unsure.picked([])
@@ -131,14 +138,14 @@ def _held_for_a_round_trip(observed: Observed) -> Candidates:
     waits_for_acks = observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early)
     if len(early) < CONCLUSIVE or not waits_for_acks:
         return early.picked([])
-    return early.released_within(*around(observed.sender_fastest if observed.is_away else 0))
+    return early.released_within(*round_trip_bounds(observed.sender_fastest if observed.is_away else 0))
 
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
     unsure = pure if observed.is_away else pure.only(pure.ack_to_release < PAUSE + 2 * observed.setting.resolution)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
-    judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
+    judged.reject(pure - unsure, Rejected.LATER_RELEASE)
 
 
 def _round_trips_to_peers(observed: Observed) -> list[int]:
@@ -181,7 +188,7 @@ def _sent_late_by_timestamps(late: Candidates, c: Candidates, observed: Observed
     fastest, margin = observed.sender_fastest, late_margin(observed.peer_fastest)
     early = c.only((c.late_by(observed.peer_fastest) < margin) & (c.tsval_delay >= 0))
     soon = early.only(early.ack_to_release - fastest < NEAR).tsval_delay
-    if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LATE:
+    if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LEAST_DELAY:
         return late
     way, is_known = _one_way_delay_of_acks(late, fastest)
     waits = late.late_by(observed.peer_fastest)
@@ -315,7 +322,7 @@ def _every_ack_is_as_late(late: Candidates, peer_fastest: int, peers: Reactions)
 
 def _begins_as_late(data: list[int], round_trip: float) -> bool:
     """Whether the soonest ``data`` comes as late as ACKs do: a path delays both, and a program thinks as it likes."""
-    shortest, longest = around(int(round_trip))
+    shortest, longest = round_trip_bounds(int(round_trip))
     return len(data) >= COMPARABLE and shortest <= percentile(data, 5) <= longest
 
 

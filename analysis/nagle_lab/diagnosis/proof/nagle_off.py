@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
-from nagle_lab.diagnosis.observed.observed import PATH_JITTER, US, Observed, around, latest_answer, slack
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, latest_answer, round_trip_bounds, slack
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
@@ -30,7 +30,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     stand_out,
 )
 from nagle_lab.diagnosis.proof.release_times import slowest_release
-from nagle_lab.tcp.events import MS, PROBE, Echo
+from nagle_lab.tcp.events import MS, PROBE, US, Echo
 
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
@@ -91,7 +91,7 @@ def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
     """
     as_if_held = _as_if_held(off, observed)
     judged.leave_open(as_if_held, Obstacle.NAGLE_OFF_ELSEWHERE)
-    judged.reject(len(off) - len(as_if_held), Rejected.NAGLE_OFF)
+    judged.reject(off - as_if_held, Rejected.NAGLE_OFF)
 
 
 def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
@@ -118,7 +118,7 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
     that end's answers do.
     """
     fastest, answers = observed.sender_fastest, observed.program.reactions.after_handshake
-    soonest, latest = around(fastest)
+    soonest, latest = round_trip_bounds(fastest)
     step = observed.setting.resolution  # times are as exact
     if not observed.is_away:
         yield 0, slowest_release(off, observed) + 2 * step
@@ -264,7 +264,7 @@ def set_aside_held_behind_full(late: Candidates, observed: Observed, judged: Jud
     held = Counter(map(int, behind.connection)) if times else Counter()
     off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
     unlikely = behind.among(behind.connection, off)
-    judged.reject(len(unlikely), Rejected.NAGLE_OFF)
+    judged.reject(unlikely, Rejected.NAGLE_OFF)
     return late - unlikely
 
 

@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, US, Observed, nearby
+from nagle_lab.diagnosis.observed.observed import NEAR, Observed, below_near
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -50,7 +50,7 @@ from nagle_lab.diagnosis.proof.release_times import (
     slowest_release,
     usual_release,
 )
-from nagle_lab.tcp.events import MS, Echo
+from nagle_lab.tcp.events import MS, US, Echo
 
 TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
@@ -62,7 +62,7 @@ AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
-# Kernels took up to 3.6 times as long as the program's answers (medians); one that polls for the ACK takes more.
+# Kernels took up to 3.6 times as long as the program's answers (medians); a program that polls takes longer.
 SLOWER_THAN_ANSWERS = 5
 # Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
 SENT_ANYWAY_NEAR = 0.01
@@ -80,11 +80,11 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     if queued is not None:
         interrupted = in_later_queues(pure - queued, limit)
         judged.leave_open(interrupted, Obstacle.LIKE_A_PROGRAM)
-        judged.reject(len(pure) - len(queued) - len(interrupted), Rejected.LATER_RELEASE)
+        judged.reject(pure - queued - interrupted, Rejected.LATER_RELEASE)
         return queued
     near = pure.only(pure.ack_to_release < PAUSE)
     if not len(near):
-        judged.reject(len(pure), Rejected.LATER_RELEASE)
+        judged.reject(pure, Rejected.LATER_RELEASE)
         return near
     middle = usual_release(near, observed.setting.resolution)
     behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
@@ -108,12 +108,12 @@ def _held_by_release_times(
         others = distinct(slow.connection)
         pure, near = (some.not_among(some.connection, others) for some in (pure, near))
         if not len(near):
-            judged.reject(len(pure), Rejected.LATER_RELEASE)
+            judged.reject(pure, Rejected.LATER_RELEASE)
             return near
         middle = usual_release(near, observed.setting.resolution)
     if _is_slower_than_program(middle, observed):
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
-        judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
+        judged.reject(pure - near, Rejected.LATER_RELEASE)
         return near.picked([])
     if middle <= limit or (middle <= 2 * HELD_ALIKE and is_often_at_once(near, observed)):
         return _released_by_kernel(pure, near, observed, judged, middle)
@@ -122,7 +122,7 @@ def _held_by_release_times(
 
 def _is_slower_than_program(middle: float, observed: Observed) -> bool:
     """Whether releases that take ``middle`` ns are much slower than the program, which is woken for each request."""
-    answers = nearby(observed.program.reactions.data)
+    answers = below_near(observed.program.reactions.data)
     is_known = len(answers) >= CONCLUSIVE and observed.setting.resolution <= FINE
     return is_known and HELD < middle <= AT_PEER_ALIKE and middle > SLOWER_THAN_ANSWERS * percentile(answers, 50)
 
@@ -133,10 +133,10 @@ def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidat
     But leave them open where data of all those connections together comes so often that it is there by chance.
     """
     if _expected_of_any(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
-        judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
+        judged.reject(pure - near, Rejected.LATER_RELEASE)
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
-    judged.reject(len(pure), Rejected.RELAYED)
+    judged.reject(pure, Rejected.RELAYED)
     for connection, other in zip(behind_arrivals.connection, behind_arrivals.arrival, strict=True):
         judged.relays[int(connection), int(other)] += 1
 
@@ -192,19 +192,19 @@ def _released_by_kernel(
         if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
         else:
-            judged.reject(len(pure), Rejected.COINCIDENCE)
+            judged.reject(pure, Rejected.COINCIDENCE)
         return nothing
     if _pauses_anyway_there(prompt, observed):
         unsure = nothing if _may_end_by_chance(prompt, pure, observed) else prompt
         judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
-        judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
+        judged.reject(pure - unsure, Rejected.LATER_RELEASE)
         return nothing
     prompt = _with_those_a_tick_late(prompt, pure, bound, observed)
     if len(prompt) == 1 and (pauses >= COMPARABLE or _may_be_the_path(prompt, observed)):
         judged.leave_open(prompt, Obstacle.COINCIDENCE)
-        judged.reject(len(pure) - 1, Rejected.LATER_RELEASE)
+        judged.reject(pure - prompt, Rejected.LATER_RELEASE)
         return nothing
-    judged.reject(len(pure) - len(prompt), Rejected.LATER_RELEASE)
+    judged.reject(pure - prompt, Rejected.LATER_RELEASE)
     if (
         _is_often_late_without_pauses(prompt, pure, bound, observed)
         or _goes_piece_by_piece(prompt, observed)
@@ -367,7 +367,7 @@ def _held_among_others(
 ) -> Candidates:
     """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
     some = _on_prompt_connections(near, observed, limit)
-    judged.reject(len(pure) - len(near), Rejected.LATER_RELEASE)
+    judged.reject(pure - near, Rejected.LATER_RELEASE)
     _judge_slow_ones(near - some, near, observed, judged, limit)
     return some
 
@@ -397,7 +397,7 @@ def _judge_slow_ones(rest: Candidates, near: Candidates, observed: Observed, jud
     elif pauses_anyway(near, observed.early, observed.sender_fastest):
         unsure = _not_seen_to_pause(rest, observed, limit)
         judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
-        judged.reject(len(rest) - len(unsure), Rejected.LATER_RELEASE)
+        judged.reject(rest - unsure, Rejected.LATER_RELEASE)
     else:
         judged.leave_open(rest, Obstacle.LIKE_A_PROGRAM)
 

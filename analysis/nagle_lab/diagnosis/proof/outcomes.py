@@ -39,7 +39,7 @@ class Ground(StrEnum):
 
 
 class Obstacle(StrEnum):
-    """Why it cannot be told whether an ACK released what followed it."""
+    """Why a candidate is undecided: whether its ACK released what followed."""
 
     LIKE_A_PROGRAM = "like_a_program"  # between what a kernel takes and what a program takes
     OWN_PACE = "own_pace"  # as late after early ACKs, or piece by piece: the program waits for something itself
@@ -88,14 +88,14 @@ class Judged:
     ----------
     accepted : the stalls
     round_trips : rows (n,) of each program that were held until an ACK that was not delayed; they are rejected, too
-    rejected : how many candidates are no stall, by the reason
-    unresolved : rows (n,) of which it cannot be told, each with the reason
+    rejected : rows (n,) of candidates that are no stalls, each with the reason
+    unresolved : rows (n,) of undecided candidates, each with the reason
     relays : how often data of one connection (first) followed that of another (second) at once
     """
 
     accepted: list[Accepted] = field(default_factory=list)
     round_trips: list[Column] = field(default_factory=list)
-    rejected: Counter[Rejected] = field(default_factory=Counter)
+    rejected: list[tuple[Rejected, Column]] = field(default_factory=list)
     unresolved: list[tuple[Obstacle, Column]] = field(default_factory=list)
     relays: Counter[tuple[int, int]] = field(default_factory=Counter)
 
@@ -118,6 +118,14 @@ class Judged:
         return found
 
     @property
+    def rejected_by(self) -> Counter[Rejected]:
+        """How many candidates are no stalls, by reason."""
+        found: Counter[Rejected] = Counter()
+        for why, rows in self.rejected:
+            found[why] += len(rows)
+        return found
+
+    @property
     def holds(self) -> list[Hold]:
         """How long the data of each program with stalls was held."""
         return [one.hold for one in self.accepted]
@@ -132,21 +140,22 @@ class Judged:
         ``sources`` is how often, by connection and the one that brought its data.
         """
         self.accepted = [other for other in self.accepted if other is not one]
-        self.reject(len(one.rows), Rejected.RELAYED)
+        self.rejected.append((Rejected.RELAYED, one.rows))
         self.relays += sources
 
     def take_back_some(self, one: Accepted, passed: dict[int, tuple[int, int]]) -> None:
         """The same of the rows in ``passed``, each with its connection and the one that brought its data."""
-        held = pick(one.rows, rows_where(among(one.rows, sorted(passed)) == 0))
+        is_passed_on = among(one.rows, sorted(passed))
+        held = pick(one.rows, rows_where(is_passed_on == 0))
         rest = Accepted(held, one.ground, replace(one.hold, stalls=len(held)))
         self.accepted = [rest if other is one else other for other in self.accepted]
-        self.reject(len(passed), Rejected.RELAYED)
+        self.rejected.append((Rejected.RELAYED, pick(one.rows, rows_where(is_passed_on))))
         self.relays += Counter(passed.values())
 
     def resolve_as_relayed(self, rows: Column, sources: Counter[tuple[int, int]]) -> None:
         """Count unresolved ones as rejected: their data came from other connections, as for :meth:`take_back`."""
         self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
-        self.reject(len(rows), Rejected.RELAYED)
+        self.rejected.append((Rejected.RELAYED, rows))
         self.relays += sources
 
     def take_back_as_open(self, one: Accepted, obstacle: Obstacle) -> None:
@@ -182,10 +191,13 @@ class Judged:
 
     def leave_open_after_all(self, rejected: Candidates, why: Rejected, obstacle: Obstacle) -> None:
         """Count candidates that were rejected, for ``why``, as unresolved, for the reason ``obstacle``."""
-        self.rejected[why] -= len(rejected)
+        self.rejected = [
+            (reason, pick(rows, rows_where(among(rows, rejected.row) == 0)) if reason is why else rows)
+            for reason, rows in self.rejected
+        ]
         self.leave_open(rejected, obstacle)
 
-    def reject(self, count: int, why: Rejected) -> None:
-        """Count so many as no stalls."""
-        if count > 0:
-            self.rejected[why] += count
+    def reject(self, some: Candidates, why: Rejected) -> None:
+        """Count these as no stalls."""
+        if len(some):
+            self.rejected.append((why, some.row))

@@ -6,11 +6,11 @@ from collections import Counter
 from math import sqrt
 from statistics import correlation, pstdev
 
-from nagle_lab.diagnosis.observed.candidates import LATER, Candidates
+from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates
 from nagle_lab.diagnosis.observed.columns import Column, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL
-from nagle_lab.diagnosis.observed.observed import PATH_JITTER, US, Observed, around, slack
-from nagle_lab.tcp.events import MS, Echo
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, round_trip_bounds, slack
+from nagle_lab.tcp.events import MS, US, Echo
 
 # Later than this behind the ACK comes a pause of the program, where it is at the capture point.
 PAUSE = 1 * MS
@@ -44,7 +44,7 @@ def pauses_anyway(c: Candidates, early: Candidates, fastest: int) -> bool:
     usual = percentile(c.trigger_to_release, 50)
     least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(fastest)), usual * (1 + PAUSES_VARY)
     is_pause = (
-        (early.ack_to_release > fastest + LATER)
+        (early.ack_to_release > fastest + NOT_RELEASED_AFTER)
         & (early.trigger_to_release >= least)
         & (early.trigger_to_release <= longest)
     )
@@ -89,8 +89,8 @@ def is_paced(c: Candidates, resolution: int) -> bool:
 
     Times that are stamped with that ``resolution``, ns, vary by one step of it, and more, by chance.
     """
-    spread = middle_half(c.ack_to_release) if len(c) >= COMPARABLE else 0
-    return spread > max(300 * US, 2 * resolution) and 2 * middle_half(c.trigger_to_release) < spread
+    varies = middle_half(c.ack_to_release) if len(c) >= COMPARABLE else 0
+    return varies > max(300 * US, 2 * resolution) and 2 * middle_half(c.trigger_to_release) < varies
 
 
 def of_one_size(c: Candidates) -> Candidates:
@@ -149,7 +149,7 @@ def sent_later(c: Candidates, pure: Candidates, observed: Observed) -> Candidate
     By more than that ACK was delayed on its way, as the path is seen to vary: by all candidates, ``pure``. But none
     if they all follow the ACK as soon, whatever the wait: the path is longer than when the clocks were compared.
     """
-    _, latest = around(observed.sender_fastest)
+    _, latest = round_trip_bounds(observed.sender_fastest)
     later = c.only((c.echo == Echo.AFTER) & (c.tsval_delay > AT_ONCE) & (_under_way(c) < latest + STEP))
     later = later.only(later.ack_to_release > observed.sender_fastest + STEP + path_variation(pure, observed))
     return c.picked([]) if is_as_soon_behind_any(later) else later

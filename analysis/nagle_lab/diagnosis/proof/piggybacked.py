@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from statistics import correlation, pstdev
 
-from nagle_lab.diagnosis.observed.candidates import LATER, Candidates, times_peer_spoke
+from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_spoke
 from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, median, percentile, pick, total
 from nagle_lab.diagnosis.observed.enough import (
     COMPARABLE,
@@ -21,7 +21,7 @@ from nagle_lab.diagnosis.observed.enough import (
     NEARLY_ALL,
     REPEATED,
 )
-from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, around, nearby
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, below_near, round_trip_bounds
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
@@ -74,7 +74,7 @@ def judge_piggybacked(
 
 def _leave_open_by_coarse_clock(piggybacked: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
-    low, high = around(observed.sender_fastest) if observed.is_away else (0.0, PAUSE)
+    low, high = round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, PAUSE)
     low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
     if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, c, observed, low, high):
@@ -157,7 +157,7 @@ def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bo
 
 def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     """Judge them by whether they follow the ACK by a round trip of the sender, and what else both ends send."""
-    low, high = around(observed.sender_fastest)
+    low, high = round_trip_bounds(observed.sender_fastest)
     if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))
     prompt = piggybacked.released_within(low, high)
@@ -180,7 +180,7 @@ def _leave_open_by_jitter(piggybacked: Candidates, observed: Observed, judged: J
     """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
     if not _early_acks_release(piggybacked, observed):
         return
-    low, high = around(observed.sender_fastest)
+    low, high = round_trip_bounds(observed.sender_fastest)
     acks = [ns for ns in observed.program.reactions.ack if ns < high + PATH_JITTER / 2]
     high = max(high, percentile(acks, 90)) if acks else high
     prompt = piggybacked.released_within(low, high)
@@ -223,7 +223,7 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
     ):
         return True
     ends = observed.program.reactions, observed.program.peer_reactions
-    answers, theirs = (nearby(end.handshake) for end in ends)
+    answers, theirs = (below_near(end.handshake) for end in ends)
     if observed.nearer_end == "peer" and not (
         answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)
     ):
@@ -243,7 +243,7 @@ def _answers_like_a_kernel(middle: float, observed: Observed) -> bool:
 
 def _slowest_like_syns(observed: Observed) -> float:
     """How long a kernel takes, ns, that answers SYNs as that end does, at most; 0 where no SYN shows it."""
-    answers = nearby(observed.program.reactions.handshake)
+    answers = below_near(observed.program.reactions.handshake)
     return min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
 
 
@@ -254,7 +254,7 @@ def _is_too_soon(middle: float, observed: Observed) -> bool:
 
 def _is_surely_kernel(middle: float, observed: Observed) -> bool:
     """Whether ``middle``, ns, is sooner than any program that slept; at the peer the path hides that: False."""
-    answers = nearby(observed.program.reactions.handshake)
+    answers = below_near(observed.program.reactions.handshake)
     return observed.nearer_end == "sender" and bool(answers) and middle <= SURELY_KERNEL * percentile(answers, 50)
 
 
@@ -269,7 +269,9 @@ def _early_acks_release(c: Candidates, observed: Observed) -> bool:
 
     On the connections of ``c``.
     """
-    low, high = around(observed.sender_fastest) if observed.is_away else (0.0, _slowest_like_syns(observed))
+    low, high = (
+        round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, _slowest_like_syns(observed))
+    )
     early = observed.early.among(observed.early.connection, distinct(c.connection))
     prompt = total(early.is_released_within(low, high))
     return prompt >= REPEATED and _times_not_held(c, observed) <= HARDLY_ANY * prompt
@@ -384,7 +386,7 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
     Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
     """
     fastest, largest = observed.sender_fastest, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
-    return c.only((c.pure > 0) & (c.ack_to_release - fastest >= LATER) & (c.released_bytes <= largest))
+    return c.only((c.pure > 0) & (c.ack_to_release - fastest >= NOT_RELEASED_AFTER) & (c.released_bytes <= largest))
 
 
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:

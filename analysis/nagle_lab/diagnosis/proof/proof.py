@@ -9,8 +9,8 @@ A stall is three segments of one connection, named by frame:
 
 The machine (:mod:`nagle_lab.tcp.machine`) collects such triples, the *candidates*. Something else may have come
 between ACK and release: a program that pauses, that waits for the ACK itself, or for a database. So the candidates of
-one program are judged together, and what cannot be told is counted as unresolved. docs/proof.md has the explanations,
-the evidence for each, and where the limits were measured.
+one program are judged together, and what the evidence does not decide is counted as unresolved. docs/proof.md has the
+explanations, the evidence for each, and where the limits were measured.
 """
 
 from collections import Counter
@@ -33,8 +33,8 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, Observed, Setting, around, observe, slack
-from nagle_lab.diagnosis.observed.programs import LATE, Program
+from nagle_lab.diagnosis.observed.observed import NEAR, Observed, Setting, observe, round_trip_bounds, slack
+from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import (
@@ -77,7 +77,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     late = _set_aside_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
         judged.leave_open(
-            without_ack.only(without_ack.trigger_to_ack >= LATE),
+            without_ack.only(without_ack.trigger_to_ack >= LEAST_DELAY),
             Obstacle.CAPTURE_INCOMPLETE,
         )
         return
@@ -145,9 +145,9 @@ def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed:
     """
     for _, rows in timed.unresolved:
         others = others.not_among(others.row, rows)
-    if len(others) != timed.rejected[Rejected.LATER_RELEASE]:
+    if len(others) != timed.rejected_by[Rejected.LATER_RELEASE]:
         return  # for other reasons
-    _, latest = around(observed.sender_fastest)
+    _, latest = round_trip_bounds(observed.sender_fastest)
     reactions = observed.program.reactions
     quick = [*reactions.handshake, *(ns for ns in reactions.ack if ns < observed.sender_fastest + DELAYED)]
     if len(quick) < COMPARABLE or percentile(quick, 75) <= latest:
@@ -169,8 +169,7 @@ def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Co
 
 def _set_aside_announced(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
-    late = (c.announced > 0) & (c.trigger_to_ack >= LATE)
-    judged.reject(total(late), Rejected.CORKED)
+    judged.reject(c.only((c.announced > 0) & (c.trigger_to_ack >= LEAST_DELAY)), Rejected.CORKED)
     return c.only(c.announced == 0)
 
 
@@ -180,9 +179,9 @@ def _set_aside_unread(late: Candidates, judged: Judged) -> Candidates:
     No timer delays that (RFC 1122 §4.2.3.2). Linux does while the program does not read (__tcp_ack_snd_check), and
     acknowledges when it does (tcp_cleanup_rbuf): so that program is what the exchange waits for.
     """
-    unread = (late.beyond_full > 0) & (late.pure > 0)
-    judged.reject(total(unread), Rejected.NOT_READ)
-    return late.only(unread == 0)
+    unread = late.only((late.beyond_full > 0) & (late.pure > 0))
+    judged.reject(unread, Rejected.NOT_READ)
+    return late - unread
 
 
 def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
@@ -231,7 +230,7 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
 def _set_aside_sent_before(late: Candidates, judged: Judged) -> Candidates:
     """Without those whose data left before the ACK had arrived, by its timestamp: it did not wait for that."""
     waited = late.only(late.echo != Echo.BEFORE)
-    judged.reject(len(late) - len(waited), Rejected.NAGLE_OFF)
+    judged.reject(late - waited, Rejected.NAGLE_OFF)
     return waited
 
 
@@ -257,8 +256,9 @@ def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Can
             dropped |= {
                 int(row) for row, since in zip(some.row, some.trigger_to_release, strict=True) if since >= earliest
             }
-    judged.reject(len(dropped), Rejected.LATER_RELEASE)
-    return held.not_among(held.row, sorted(dropped))
+    pauses = held.among(held.row, sorted(dropped))
+    judged.reject(pauses, Rejected.LATER_RELEASE)
+    return held - pauses
 
 
 def _set_aside_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
@@ -319,4 +319,4 @@ def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -
     else:
         unsure = soon
     judged.leave_open(unsure, Obstacle.COARSE_CLOCK)
-    judged.reject(len(pure) - len(unsure), Rejected.LATER_RELEASE)
+    judged.reject(pure - unsure, Rejected.LATER_RELEASE)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from nagle_lab.diagnosis.observed.columns import Column, Columns, among, lowest, percentile, pick, rows_where
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
 from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import US
 from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import is_more_than_chance
 from nagle_lab.diagnosis.proof.release_times import FINE
+from nagle_lab.tcp.events import US
 
 PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20

@@ -3,10 +3,10 @@
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import US, Observed, nearby
+from nagle_lab.diagnosis.observed.observed import Observed, below_near
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
 from nagle_lab.packet.segment import OPTIONS_CUT
-from nagle_lab.tcp.events import MS
+from nagle_lab.tcp.events import MS, US
 
 # Medians (docs/proof.md has the measurements): at the sender 3 to 53 µs, at its peer up to 118; of programs that
 # wait for the same ACK 49 µs and more at the sender, 74 at its peer. A kernel's times have a floor and vary little
@@ -45,7 +45,7 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
     are_alike = are_some and percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * resolution
     is_none_sooner = are_some and percentile(near, 10) >= SOONEST_WOKEN  # than a woken program
     reactions = observed.program.reactions
-    answers = nearby(reactions.handshake or reactions.ack)
+    answers = below_near(reactions.handshake or reactions.ack)
     usual = percentile(answers, 50) if answers else 0
     may_be_slow = reactions.handshake and usual >= SLOW_STACK
     if may_be_slow and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
@@ -78,7 +78,7 @@ def is_often_at_once(near: Candidates, observed: Observed) -> bool:
 
     Then a kernel released all of them, and a busy machine delayed the rest.
     """
-    answers = nearby(observed.program.reactions.handshake)
+    answers = below_near(observed.program.reactions.handshake)
     if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.resolution > FINE:
         return False
     # One slow answer may be that of a program that just began.
@@ -94,14 +94,14 @@ def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     """
     if observed.program.is_on_loopback:
         return False
-    acks = nearby(observed.program.reactions.ack)
+    acks = below_near(observed.program.reactions.ack)
     may_have_timestamps = total((pure.tsval_delay >= 0) | (pure.ahead == OPTIONS_CUT))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)
 
 
 def acknowledges_slowly(observed: Observed) -> bool:
     """Whether nearly all pure ACKs of the sender are slower than any kernel's."""
-    acks = nearby(observed.program.reactions.ack)
+    acks = below_near(observed.program.reactions.ack)
     return len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
 
 

@@ -2,7 +2,7 @@
 
 An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/events.py), from its
 first data on and without its closing. What ended it tells its cause; where an acknowledgement did, the proof of the
-whole capture does (:func:`explained`).
+whole capture does (:func:`recategorized`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -164,10 +164,12 @@ def _all_corked(gaps: Columns | Mapping[str, Column]) -> Column:
     return timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late)
 
 
-def causes(gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column) -> CauseTotals:
+def totals_by_cause(
+    gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column
+) -> CauseTotals:
     """How many idle gaps have each cause, and for how many ns in all.
 
-    Those that a stall or a hold for a round trip explains are counted as something else until :func:`explained`.
+    Those that a stall or a hold for a round trip explains are counted as something else until :func:`recategorized`.
 
     Parameters
     ----------
@@ -185,26 +187,26 @@ def _by_cause(
     totals: CauseTotals = {}
     numbers = _numbers(gaps, fastest_ack, syns, client, all_corked)
     for number, (count, ns) in tally(numbers, gaps["gap"]).items():
-        add(totals, {cause_of(*_arguments(int(number))): (count, ns)})
+        add_totals(totals, {cause_of(*_arguments(int(number))): (count, ns)})
     return totals
 
 
-def add(totals: CauseTotals, more: CauseTotals) -> None:
+def add_totals(totals: CauseTotals, more: CauseTotals) -> None:
     """Add ``more`` to ``totals``, in place."""
     for cause, (count, ns) in more.items():
         before = totals.get(cause, (0, 0))
         totals[cause] = (before[0] + count, before[1] + ns)
 
 
-def explained(
+def recategorized(
     gaps: Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, cause: Cause
 ) -> CauseTotals:
     """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
 
-    The arguments are as for :func:`causes`; none of these gaps is taken to be one of TCP_CORK's.
+    The arguments are as for :func:`totals_by_cause`; none of these gaps is taken to be one of TCP_CORK's.
     """
     gap = gaps["gap"]
     totals: CauseTotals = {cause: (len(gap), total(gap))}
     before = _by_cause(gaps, fastest_ack, syns, client, gap < 0)
-    add(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
+    add_totals(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
     return totals

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import Evidence, Verdict, decide
+from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
 
 
 def decide_part(
@@ -23,7 +23,7 @@ def decide_part(
     nothing tells whether a stall would have been seen, so it is not CLEAN. Segments may be astray on any of the
     connections.
     """
-    evidence = Evidence(
+    evidence = VerdictInput(
         packets,
         exchanges,
         stalls,

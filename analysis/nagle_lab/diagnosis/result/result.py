@@ -78,7 +78,7 @@ class Quality(msgspec.Struct, frozen=True):
     not_decoded: dict[str, Count]  # packets left out, by what they are
     handshakes: Count  # connections whose handshake is in the capture
     rejected: dict[Rejected, Count]  # segment, ACK and data in sequence, but not a stall, and why
-    unresolved: dict[Obstacle, Count]  # those of which it cannot be told, and why
+    unresolved: dict[Obstacle, Count]  # undecided ones, by reason
     clock_resolution_us: Number  # of the stamps: what is shorter cannot be told
     astray_share: Share  # of the data segments: missing in the capture, or captured after their acknowledgement
 
@@ -159,21 +159,21 @@ class Summary(msgspec.Struct, frozen=True):
     connections: Count
     exchanges: Count
     repeat_exchanges: Count  # those that follow another on their connection
-    seen_exchanges: Count  # in which a stall would have been seen: the others are unresolved
+    decided_exchanges: Count  # in which a stall would have been seen: the others are unresolved
     stalled_exchanges: Count
     stalls: Count
     behind_full: Count  # of them, held behind a full segment, as RFC 896 has it; Linux does not
     stalled_share: Share
     delayed_acks: Count
     delayed_acks_by: dict[Role, Count]  # by role: "client", "server"
-    fin_acks: dict[Role, Count]  # pure ACKs of bare FINs, by role: Linux may count them as delayed
+    fin_acks_by: dict[Role, Count]  # pure ACKs of bare FINs, by role: Linux may count them as delayed
     packets_by: dict[Role, Count]  # sent, by role
     segments_by: dict[Role, Count]  # the same, packets made by segmentation offload counted in parts
     wait_ms: Spread | None  # trigger to late ACK; at the sender an upper bound of the hold
     hold_ms: Range | None  # in the median stall: how long its sender held the data
     release_us: Spread | None
-    round_trips: CountAndTime  # Nagle's algorithm waited for ACKs that were not delayed
-    round_trips_by: dict[Role, Count]  # how often, by the role of the end whose data waited so
+    round_trip_holds: CountAndTime  # Nagle's algorithm waited for ACKs that were not delayed
+    round_trip_holds_by: dict[Role, Count]  # how often, by the role of the end whose data waited so
     grounds: dict[Ground, Count]  # what the stalls are proved by
     ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
     round_trip_us: dict[Role, Number | None]  # from the capture point to each role and back, median of the shortest
@@ -191,6 +191,11 @@ class Summary(msgspec.Struct, frozen=True):
     delayed_ends: list[NamedEnd]
     relays: list[Relay]  # the most frequent, at most ten
     remedy: str | None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether there are stalls, and the proof of all of them is certain, not only likely."""
+        return bool(self.grounds) and all(ground.is_certain for ground in self.grounds)
 
 
 class SentTotals(msgspec.Struct, frozen=True, gc=False):
@@ -215,16 +220,16 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     first_frame: Frame
     packets: Count
     handshake: bool
-    mss: Count  # payload bytes of a full segment
+    full_segment_bytes: Count  # payload of a full segment
     exchanges: Count
     repeat_exchanges: Count  # those that follow another
     stalled_exchanges: Count
     stalls: Count
-    followed: Count  # how often data followed a pure ACK of the data before it: a second write
+    second_writes: Count  # how often data followed a pure ACK of the data before it
     unresolved: Count  # how often it could not be told whether an ACK released what followed
     first_stalled_exchange: Frame | None  # counted from 1
-    held_ms: Number  # how long its data waited for delayed ACKs: the sum of its stalls' waits
-    round_trips_ms: Number  # and for ACKs that were not delayed
+    lost_ms: Number  # how long its data waited for delayed ACKs: the sum of its stalls' waits
+    round_trip_holds_ms: Number  # and for ACKs that were not delayed
     sent: dict[Role, SentTotals]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not seen, or a proxy's
 
@@ -232,6 +237,11 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     def ends(self) -> tuple[SocketAddress, SocketAddress]:
         """Address and port of its client, and of its server."""
         return (self.client.ip, self.client.port), (self.server.ip, self.server.port)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether the capture has packets of one end only."""
+        return not all(sent.packets for sent in self.sent.values())
 
 
 class Stall(msgspec.Struct, frozen=True, gc=False):
@@ -294,6 +304,12 @@ class Result(msgspec.Struct, frozen=True):
     def concluded(self, verdict: Verdict, reason: str) -> Self:
         """The same result, with that verdict and reason."""
         return replace(self, verdict=verdict, reason=reason)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether there are connections, and of every one only one end's packets."""
+        s = self.summary
+        return s.connections > 0 and not s.exchanges and all(one.is_one_way for one in self.connections)
 
     def __str__(self) -> str:
         """The verdict, the file and the reason, on one line."""

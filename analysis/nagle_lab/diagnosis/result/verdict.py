@@ -42,7 +42,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class VerdictInput:
     """What a verdict rests on, counted over a capture or over some of its connections.
 
     Attributes
@@ -58,8 +58,9 @@ class Evidence:
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
     left_out : connections, where a filter left out all of them
-    servers : what of this concerns each of several servers of which something is left open, by address and port, most
-        first; their late ACKs that came without a stall are all pure ones that were 5 ms late and are not open
+    servers : the same counts for each server with undecided candidates, where there are several servers, by address
+        and port, most first; their late ACKs that came without a stall are all pure ones that were 5 ms late and are
+        not open
     cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
     """
 
@@ -76,7 +77,7 @@ class Evidence:
     chances: int = 0
     left_out: int = 0
     cut_off: int = 0
-    servers: Mapping[str, "Evidence"] = field(default_factory=dict)
+    servers: Mapping[str, "VerdictInput"] = field(default_factory=dict)
 
     @property
     def is_stream(self) -> bool:
@@ -94,7 +95,7 @@ class Evidence:
         return self.chances // CHANCES_EACH if self.is_stream else 0
 
 
-def decide(evidence: Evidence) -> tuple[Verdict, str]:
+def decide(evidence: VerdictInput) -> tuple[Verdict, str]:
     """The verdict and, for all but STALL, its reason: of CLEAN what was seen, else what a person can do about it.
 
     A stall is proved by the segments that show it, so damage elsewhere in the file does not take it back; but nothing
@@ -111,7 +112,7 @@ def decide(evidence: Evidence) -> tuple[Verdict, str]:
     return Verdict.CLEAN, _what_is_clean(evidence)
 
 
-def _why_no_tcp(evidence: Evidence) -> str:
+def _why_no_tcp(evidence: VerdictInput) -> str:
     if evidence.cut_off:
         packets = f"{evidence.cut_off:,} {plural('packet', evidence.cut_off)}"
         return f"no TCP header is whole: too few bytes were kept of {packets}; capture with -s 128, in tunnels -s 256"
@@ -120,7 +121,7 @@ def _why_no_tcp(evidence: Evidence) -> str:
     return "no TCP packet in it; capture with the filter 'tcp' on the interface in use"
 
 
-def _what_is_clean(evidence: Evidence) -> str:
+def _what_is_clean(evidence: VerdictInput) -> str:
     if evidence.is_stream:
         followed = f"{times_text(evidence.chances)} data followed an acknowledgement or did not wait for it"
         return f"{followed}; none was held by a late one"
@@ -132,7 +133,7 @@ def _what_is_clean(evidence: Evidence) -> str:
     return f"{evidence.exchanges} answered exchanges, none held behind a delayed ACK"
 
 
-def _what_hinders(evidence: Evidence) -> str:
+def _what_hinders(evidence: VerdictInput) -> str:
     """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
     if evidence.left_out:
         connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
@@ -152,7 +153,7 @@ def _what_hinders(evidence: Evidence) -> str:
     return ""
 
 
-def _too_much_is_astray(evidence: Evidence) -> str:
+def _too_much_is_astray(evidence: VerdictInput) -> str:
     """Why missing segments, or those that two clocks stamped, may hide a stall, and what to do; empty if few are."""
     if evidence.astray_share > MOST_ASTRAY:
         return (
@@ -168,8 +169,8 @@ def _too_much_is_astray(evidence: Evidence) -> str:
     return ""
 
 
-def _too_much_is_open(evidence: Evidence) -> str:
-    """Why of too many candidates it cannot be told whether they were held, and what to do; empty where of few."""
+def _too_much_is_open(evidence: VerdictInput) -> str:
+    """Why too many candidates are undecided, and what to do; empty where few are."""
     unresolved, left_open = evidence.unresolved, sum(evidence.unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
     are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
@@ -179,7 +180,7 @@ def _too_much_is_open(evidence: Evidence) -> str:
     return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
 
 
-def _too_much_is_open_of_one(evidence: Evidence) -> str:
+def _too_much_is_open_of_one(evidence: VerdictInput) -> str:
     """The same, with its name, of one of several servers; the others hide nothing of it."""
     for server, one in evidence.servers.items():
         if reason := _too_much_is_open(one):
@@ -192,7 +193,7 @@ def _exchanges_text(exchanges: int) -> str:
 
 
 _AT_THE_SENDER = "capture at the end that sends it"
-_WHY = {  # what was seen; why it cannot be told; what to capture
+_WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
     "something else; capture all connections of the sending host together (`tcpdump -i any tcp`)",
     Obstacle.OWN_PACE: "data came a round trip after a late ACK: held by Nagle's algorithm, or its program waited by "

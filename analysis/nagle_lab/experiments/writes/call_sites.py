@@ -2,8 +2,8 @@
 
 Stacks take long, so not every run has them for every call. Either the command runs once more, from its beginning and
 with stacks for all calls (:func:`sites_in_another_run`), or what runs already has them for a while, in the one trace
-that there is (:func:`sites_in_the_trace`). With that differs which calls are alike, and what is told of one where
-those like it came from several places.
+that there is (:func:`sites_in_the_trace`). The two cases differ in which calls count as alike, and in what is
+reported when similar calls came from several places.
 """
 
 from collections import Counter, defaultdict
@@ -34,7 +34,7 @@ def sites_in_another_run(calls: Sequence[Call], traced: Trace, stacked: Trace) -
     """Where the like of each call was made in a run of the same command with stacks.
 
     Alike are calls of one command, at one end of a connection, that wrote as much by the same call. Where those were
-    made in several places it is the one with as many like it before it, on as manieth a connection: both runs do the
+    made in several places, the call at the same position on the same-numbered connection is taken: both runs do the
     same from their beginning.
     """
     wanted = set(calls)

@@ -79,7 +79,7 @@ class Child:
         self._signal(signal.SIGKILL)
 
     def interrupt(self) -> None:
-        """Press Ctrl-C for the child."""
+        """Send it SIGINT, as Ctrl-C does."""
         self._signal(signal.SIGINT)
 
     def _signal(self, number: signal.Signals) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.runs.folder import write_whole
 
 FILE = "nodelay.json"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -83,6 +84,4 @@ def _write(of_boot: Changes, file: Path) -> None:
     if not of_boot.entries:
         file.unlink(missing_ok=True)
         return
-    part = file.with_suffix(".part")
-    part.write_bytes(msgspec.json.encode(of_boot))
-    part.replace(file)
+    write_whole(file, msgspec.json.encode(of_boot))

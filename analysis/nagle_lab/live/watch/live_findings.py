@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.live.watch.view import Row, View
 
 SCHEMA: Literal["nagle-lab-watch/1"] = "nagle-lab-watch/1"
-AGAIN_S = 60.0  # after so long a finding that goes on is told of again
+AGAIN_S = 60.0  # an ongoing finding is reported again after this long
 _Count = Annotated[int, Meta(ge=0)]
 
 
@@ -82,10 +82,10 @@ class StallSum:
 
 
 @dataclass
-class _Going(StallSum):
-    """A finding that goes on: its stalls since it began, and when it was told of last, 0 not yet."""
+class _OngoingFinding(StallSum):
+    """An ongoing finding: its stalls so far, and when it was last reported (0: never)."""
 
-    said_at: float = 0.0
+    reported_at: float = 0.0
 
 
 class LiveFindings:
@@ -101,7 +101,7 @@ class LiveFindings:
         self.stalls, self.lost_ms = 0, 0.0
         self.new: dict[tuple[int, Role], StallSum] = {}
         self._counted: set[int] = set()  # frames of releases that may come again
-        self._going: dict[tuple[str, str, str], _Going] = {}
+        self._ongoing: dict[tuple[str, str, str], _OngoingFinding] = {}
 
     def take(self, view: View) -> list[Finding]:
         """Count what is new in a view; what there is to say of it."""
@@ -115,15 +115,17 @@ class LiveFindings:
                 continue
             present.add(row.key)
             more = new.get(row.key, StallSum())
-            going = self._going.pop(row.key, None) or self._going.pop((row.server, "", ""), None) or _Going()
-            self._going[row.key] = going  # its processes may have become known since
+            going = (
+                self._ongoing.pop(row.key, None) or self._ongoing.pop((row.server, "", ""), None) or _OngoingFinding()
+            )
+            self._ongoing[row.key] = going  # its processes may have become known since
             going.add(more.stalls, more.lost_ms)
-            if not going.said_at or time.monotonic() - going.said_at >= AGAIN_S:
-                said.append(_finding(row, view, going, "goes_on" if going.said_at else "begins"))
-                going.said_at = time.monotonic()
-        for key in self._going.keys() - present:
+            if not going.reported_at or time.monotonic() - going.reported_at >= AGAIN_S:
+                said.append(_finding(row, view, going, "goes_on" if going.reported_at else "begins"))
+                going.reported_at = time.monotonic()
+        for key in self._ongoing.keys() - present:
             row = next((row for row in view.rows if row.key == key), Row(*key))
-            said.append(_finding(row, view, self._going.pop(key), "ended"))
+            said.append(_finding(row, view, self._ongoing.pop(key), "ended"))
         return said
 
     def _count(self, view: View) -> None:
@@ -138,7 +140,7 @@ class LiveFindings:
         self.lost_ms += sum(one.lost_ms for one in self.new.values())
 
 
-def _finding(row: Row, view: View, going: _Going, state: Literal["begins", "goes_on", "ended"]) -> Finding:
+def _finding(row: Row, view: View, going: _OngoingFinding, state: Literal["begins", "goes_on", "ended"]) -> Finding:
     return Finding(
         SCHEMA, now(), state, row.server, row.process, row.peer, sorted(row.held_by), row.sure,
         round(row.stalls / view.seconds, 3), round(row.lost_ms / view.seconds, 3), round(row.wait_ms, 3),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from nagle_lab.capture import kernel_answers
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED, Verdict
 
 LONGEST_S = 3600.0
@@ -91,7 +92,7 @@ class PeriodSums:
         if count[Verdict.STALL]:
             return Verdict.STALL, (
                 f"{self.stalled:,} of {self.exchanges:,} exchanges waited for a delayed ACK, in "
-                f"{count[Verdict.STALL]} {of}: {self.lost_ms / 1e3:,.1f} s in all"
+                f"{count[Verdict.STALL]} {of}: {duration_text(self.lost_ms)} in all"
             )
         if count[Verdict.INVALID]:
             only = count[Verdict.INVALID] == self.periods
@@ -116,7 +117,7 @@ class Periods:
         self._seconds = seconds
         self._began = time.monotonic()
 
-    def look(self, analysis: Analysis) -> bool:
+    def end_if_due(self, analysis: Analysis) -> bool:
         """End the period if it has grown too large or too long; whether that was so. Call it between two windows."""
         is_large = (
             analysis.rows > MOST_ROWS

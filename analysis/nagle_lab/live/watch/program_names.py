@@ -50,7 +50,7 @@ class ProgramNames:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="names", daemon=True)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look the programs of both ends up now."""
         found = owners(self.pid, MOST_SOCKETS)
         self._look_for_containers({process.container for process in found.by_ends.values()} - {""})
@@ -89,7 +89,7 @@ class ProgramNames:
 
     def __enter__(self) -> Self:
         """Look now, and from then on in a thread of its own."""
-        self.look()
+        self.refresh()
         self._thread.start()
         return self
 
@@ -101,7 +101,7 @@ class ProgramNames:
         took = 0.0
         while not self._over.wait(max(EVERY_S, 5 * took)):
             began = time.monotonic()
-            self.look()
+            self.refresh()
             took = time.monotonic() - began
 
     def of(self, connection: Connection) -> tuple[str, str]:

@@ -50,7 +50,7 @@ class Recording:
             self.stop()
             raise
 
-    def look(self) -> str:
+    def changes(self) -> str:
         """Look after it, now and then; a sentence when something has changed, else nothing."""
         if self._end < 0 or time.monotonic() < self._look_at:
             return ""

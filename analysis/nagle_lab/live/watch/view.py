@@ -94,8 +94,8 @@ class Row:
         self.stalled += connection.stalled_exchanges
         self.stalls += connection.stalls
         self.unresolved += connection.unresolved
-        self.lost_ms += connection.held_ms
-        self.one_way += not all(sent.packets for sent in connection.sent.values())
+        self.lost_ms += connection.lost_ms
+        self.one_way += connection.is_one_way
 
 
 @dataclass
@@ -144,7 +144,7 @@ class View:
         return self.snapshot.first + stall.release_frame - 1
 
 
-def look(
+def judge_snapshot(
     snapshot: Snapshot,
     names: ProgramNames,
     lost: int,
@@ -242,7 +242,7 @@ class _Single:
 
     def add(self, connection: Connection) -> None:
         """Look at a connection."""
-        entry = (connection.held_ms, connection.exchanges, connection.id)
+        entry = (connection.lost_ms, connection.exchanges, connection.id)
         if len(self._most) < MOST_ROWS:
             heappush(self._most, entry)
         else:
@@ -274,10 +274,9 @@ def _count_stalls(stalls: Iterable[Stall], rows: Mapping[int, Row]) -> Stall | N
 def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
     """With their verdicts, those that lose most time first."""
     grounds = set(result.summary.grounds)
-    is_certain = bool(grounds) and all(ground.is_certain for ground in grounds)
     for row in rows:
         row.verdict, row.reason = _judge(row, result, lossy)
-        row.certain = is_certain and (row.stalls >= REPEATED or grounds == {Ground.SEEN_WAITING})
+        row.certain = result.summary.is_certain and (row.stalls >= REPEATED or grounds == {Ground.SEEN_WAITING})
     return sorted(rows, key=lambda row: (-row.lost_ms, -row.exchanges))
 
 

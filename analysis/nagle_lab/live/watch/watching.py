@@ -23,9 +23,9 @@ from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.ring import PacketRing
-from nagle_lab.live.watch.view import View, look
+from nagle_lab.live.watch.view import View, judge_snapshot
 
-EVERY_S = 2.0  # between two views, and so many times as long as one took:
+EVERY_S = 2.0  # least time between two views; also at least BREAK times as long as the last one took
 BREAK = 4
 SETTLED_S = 5.0  # after which an exchange is counted: it has been answered, or is not
 LAST_PACKETS_S = 2.0  # after Ctrl-C, that whoever writes the pipe has for them
@@ -112,9 +112,9 @@ class Watcher:
             if (keys := self._spectator.key_fd()) >= 0:
                 self._selector.register(keys, selectors.EVENT_READ)
             stream = _Stream(self._fd, self._name, self._wait)
-            self._analysis = Analysis(stream, exchanges=False, sha256=False, only=self._only, seen=self.ring)
+            self._analysis = Analysis(stream, exchanges=False, sha256=False, only=self._only, onlooker=self.ring)
             for _ in self._analysis:
-                if self._periods.look(self._analysis):
+                if self._periods.end_if_due(self._analysis):
                     _give_back()
             if self._interrupted:
                 self._analysis.note_interrupted()
@@ -125,7 +125,7 @@ class Watcher:
         return self.sums
 
     def end(self) -> None:
-        """End it: what is in the pipe is still taken. Once more: at once."""
+        """Stop after reading what is in the pipe; called again, stop at once."""
         if self._give_up is not None:
             self._give_up = 0.0
             return
@@ -161,7 +161,7 @@ class Watcher:
         if self._until is not None and now >= self._until:
             self._until = None
             self.end()
-        if self._recording and self._give_up is None and (text := self._recording.look()):
+        if self._recording and self._give_up is None and (text := self._recording.changes()):
             self._names.pid = self._recording.pid
             self._spectator.note(text)
         for text in self._names.unseen[self._unseen :]:
@@ -176,7 +176,7 @@ class Watcher:
             self._dropped.popleft()
         lost = self._dropped[-1][1] - self._dropped[0][1]
         snapshot = self.ring.snapshot()
-        view = look(snapshot, self._names, lost, self._wanted, exchanges=self._metrics is not None)
+        view = judge_snapshot(snapshot, self._names, lost, self._wanted, exchanges=self._metrics is not None)
         said = self._findings.take(view) if view else []
         if self._metrics:
             self._count(self._metrics, view, 0.0 if is_last else min(SETTLED_S, self._window_s / 4))

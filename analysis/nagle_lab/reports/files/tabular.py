@@ -43,13 +43,13 @@ CONNECTION_COLUMNS: Sequence[Column] = (
     ("first_frame", int, lambda c: c.first_frame),
     ("packets", int, lambda c: c.packets),
     ("handshake", bool, lambda c: c.handshake),
-    ("full_segment_bytes", int, lambda c: c.mss),
+    ("full_segment_bytes", int, lambda c: c.full_segment_bytes),
     ("exchanges", int, lambda c: c.exchanges),
     ("stalled_exchanges", int, lambda c: c.stalled_exchanges),
     ("stalls", int, lambda c: c.stalls),
     ("first_stalled_exchange", int, lambda c: c.first_stalled_exchange),
-    ("held_ms", float, lambda c: c.held_ms),
-    ("round_trips_ms", float, lambda c: c.round_trips_ms),
+    ("lost_ms", float, lambda c: c.lost_ms),
+    ("round_trip_holds_ms", float, lambda c: c.round_trip_holds_ms),
     *(
         (f"{role}_{name}", int, lambda c, role=role, name=name: getattr(c.sent[role], name))
         for role in ("client", "server")

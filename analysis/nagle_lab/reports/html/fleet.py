@@ -6,10 +6,11 @@ from datetime import datetime
 
 from markupsafe import Markup
 
+from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.fleet.overview import Heat, Overview
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.template import ENVIRONMENT, render
-from nagle_lab.reports.words.numbers import NONE, seconds, thousands
+from nagle_lab.reports.words.numbers import NONE, thousands
 
 WIDTH, LABEL, ROW, TOP = 600, 176, 24, 44  # of the drawing, in its units
 LEVELS = 5
@@ -66,7 +67,7 @@ def words(heat: Heat, row: int, column: int) -> list[str]:
     assert cell
     lost, stalls, exchanges = cell
     span = f"{heat.hours} h" if heat.hours < 24 else f"{heat.hours // 24} d"
-    what = f"{seconds(lost * 1e3)} lost in {thousands(stalls)} stalls" if stalls else "no stall"
+    what = f"{duration_text(lost * 1e3)} lost in {thousands(stalls)} stalls" if stalls else "no stall"
     return [heat.hosts[row], f"{when(heat.begins[column])}, {span}", what, f"{thousands(exchanges)} exchanges"]
 
 

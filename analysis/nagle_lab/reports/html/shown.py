@@ -7,7 +7,7 @@ from pathlib import Path
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.evidence.examples import Examples, examples
-from nagle_lab.experiments.opened import examples_of_run, opened
+from nagle_lab.experiments.opened import examples_of_run
 from nagle_lab.reports.html.source import SourceLines
 from nagle_lab.reports.words.writes_text import MOST_GROUPS
 from nagle_lab.runs.run import Run
@@ -54,8 +54,3 @@ def shown_of(source: Run | Result, path: Path) -> Shown:
     if isinstance(source, Run):
         return shown_run(source, examples_of_run(source))
     return shown_capture(source, examples([path], source))
-
-
-def shown_at(path: Path) -> Shown:
-    """What to show of the run folder or capture file at ``path``. Raises NagleLabError where it is neither."""
-    return shown_of(opened(path), path)

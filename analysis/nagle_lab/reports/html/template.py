@@ -10,11 +10,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nagle_lab import __version__
+from nagle_lab.diagnosis.result.reason import data_may_have_waited
 from nagle_lab.diagnosis.result.remedy import remedy
+from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.errors import printable
-from nagle_lab.reports.words.next_steps import commands, data_may_have_waited, ends, idle_gaps
-from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, seconds, share, thousands
-from nagle_lab.reports.words.phrases import findings, how_sure, is_at_sender, is_certain, stalled_exchanges
+from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
+from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, share, thousands
+from nagle_lab.reports.words.phrases import findings, how_sure, is_at_sender, stalled_exchanges
 from nagle_lab.reports.words.writes_text import (
     about_writes,
     call_of,
@@ -71,12 +73,12 @@ def _environment() -> Environment:
         call_of,
         cause_name,
         data_may_have_waited,
+        duration_text,
         findings,
         middle_and_tail,
         number,
         how_sure,
         is_at_sender,
-        is_certain,
         stalled_exchanges,
         idle_gaps,
         commands,
@@ -84,7 +86,6 @@ def _environment() -> Environment:
         pair_lines,
         place_of,
         remedy,
-        seconds,
         share,
         shown_place,
         thousands,

@@ -9,13 +9,14 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.errors import printable
 from nagle_lab.fleet.ask import Answer, ReadyQuestion
 from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.schema import TABLES, columns_of
 from nagle_lab.fleet.series import Series
 from nagle_lab.reports.screens.terminal import ruled_table
-from nagle_lab.reports.words.numbers import NONE, seconds, thousands
+from nagle_lab.reports.words.numbers import NONE, thousands
 
 MOST = 10  # lines of one kind
 
@@ -41,7 +42,7 @@ def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
         table = ruled_table("series", "stalls", "stalled", "of exchanges", "time lost", words=1)
         for each in stalled[:MOST]:
             figures = (each.stalls, each.stalled, each.exchanges)
-            table.add_row(Text(printable(each.series)), *map(thousands, figures), seconds(each.lost_ms))
+            table.add_row(Text(printable(each.series)), *map(thousands, figures), duration_text(each.lost_ms))
         screen.print(table)
         _more(len(stalled), "worst-hosts", screen)
     others = [

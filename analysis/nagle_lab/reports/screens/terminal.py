@@ -20,7 +20,7 @@ from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.next_steps import idle_gaps, is_one_way
+from nagle_lab.reports.words.next_steps import idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes, stalled_connections
 from nagle_lab.reports.words.writes_text import here, writes_rows
@@ -234,7 +234,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
 def _handshakes(result: Result) -> str:
     """How many connections have their handshake in the capture."""
     connections, captured = result.summary.connections, result.quality.handshakes
-    if is_one_way(result):
+    if result.is_one_way:
         return "one direction of each"
     if connections == captured:
         return "handshake captured" if connections == 1 else "all handshakes captured"
@@ -298,7 +298,7 @@ class LadderView:
 
 def _exchanges(s: Summary) -> str:
     """How many exchanges there are, how many stalled, and in how many a stall would have been seen."""
-    seen = "" if s.seen_exchanges == s.exchanges else f"; in {s.seen_exchanges} a stall would have been seen"
+    seen = "" if s.decided_exchanges == s.exchanges else f"; in {s.decided_exchanges} a stall would have been seen"
     return f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%}){seen}"
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.remedy import NODELAY, ONE_WRITE
 from nagle_lab.diagnosis.result.result import Role
+from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
@@ -293,7 +294,7 @@ def line(finding: Finding) -> str:
 
 def since_start(stalls: int, lost_ms: float) -> str:
     """Stalls since the beginning, as the live view has counted them."""
-    return f"since start {stalls:,} stalls, {lost_ms / 1e3:,.1f} s lost" if stalls else ""
+    return f"since start {stalls:,} stalls, {duration_text(lost_ms)} lost" if stalls else ""
 
 
 def final(verdicts: dict[Verdict, int]) -> str:

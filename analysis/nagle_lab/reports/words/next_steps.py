@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
+from nagle_lab.diagnosis.result.reason import data_may_have_waited, larger_cause
 from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, EndProcess, NamedEnd, Result
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.upstream import stalled_upstreams
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.diagnosis.summary import larger_cause, may_have_waited
 from nagle_lab.evidence.software import COMMON, NodelaySetting
+from nagle_lab.packet.segment import end_text
 from nagle_lab.tcp.events import IDLE, MS
 
 _STEPS = {
@@ -76,7 +77,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
     causes = _by_time(result)
     if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
         return []  # the stalls, of which all else tells
-    if is_one_way(result):  # what the missing direction did meanwhile is not known
+    if result.is_one_way:  # what the missing direction did meanwhile is not known
         return [("next", _both_directions(result))] if slow and result.connections else []
     is_open = data_may_have_waited(result)
     rows = [("" if row else "idle gaps", _gaps(*found, is_open)) for row, found in enumerate(causes)]
@@ -113,23 +114,6 @@ def _step(cause: Cause, result: Result) -> str:
     return _STEPS[cause]
 
 
-def data_may_have_waited(result: Result) -> bool:
-    """Whether data may have waited for late ACKs of which no stall is proved."""
-    unresolved = result.quality.unresolved
-    is_unsure = result.verdict is Verdict.INCONCLUSIVE and bool(unresolved)
-    return is_unsure or may_have_waited(result.idle_gaps, unresolved)
-
-
-def is_one_way(result: Result) -> bool:
-    """Whether there are connections, and of every one only one end's packets."""
-    s = result.summary
-    return (
-        s.connections > 0
-        and not s.exchanges
-        and not any(all(sent.packets for sent in connection.sent.values()) for connection in result.connections)
-    )
-
-
 def _both_directions(result: Result) -> str:
     end = _seen_end(result)
     return (
@@ -146,7 +130,7 @@ def _seen_end(result: Result) -> Endpoint:
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
     """What to do next: about holds for a round trip where they are many, else about the first cause to be mended."""
-    if _MANY * result.summary.round_trips.count > result.summary.exchanges:
+    if _MANY * result.summary.round_trip_holds.count > result.summary.exchanges:
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
     elif first := _first(causes):
         yield f"{CAUSES[first]}: {_step(first, result)}"
@@ -197,7 +181,7 @@ def commands(
     if not s.held_ends or not s.delayed_ends:
         if not running:
             return []
-        return _record_both(result) if is_one_way(result) else _commands_without_stall(result)
+        return _record_both(result) if result.is_one_way else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by)]
     held, delayed = s.held_ends[0], s.delayed_ends[0]
@@ -245,7 +229,7 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
     if (
         result.verdict is not Verdict.CLEAN
         or connection is None
-        or _MANY * result.summary.round_trips.count > result.summary.exchanges
+        or _MANY * result.summary.round_trip_holds.count > result.summary.exchanges
     ):
         return []
     server, client = connection.server, connection.client
@@ -296,7 +280,7 @@ def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
     if held.role == "server" and held.port is not None:
         return f"ss -tlnp 'sport = :{held.port}'"
     if delayed.port is not None:
-        return f"ss -tnp dst {_bracketed(delayed.ip)}:{delayed.port}"
+        return f"ss -tnp dst {end_text(delayed.ip, delayed.port)}"
     return f"ss -tnp dst {_bracketed(delayed.ip)}"
 
 

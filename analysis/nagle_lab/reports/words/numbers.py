@@ -39,11 +39,6 @@ def thousands(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def seconds(ms: float) -> str:
-    """A sum of durations, ms, as text: in seconds from one second on, to one decimal."""
-    return f"{ms / 1e3:,.1f} s" if ms >= 1e3 else f"{ms:.1f} ms"
-
-
 def middle_and_tail(spread: "Spread | None") -> str:
     """Median and 99th percentile of a spread, in its unit."""
     return f"{number(spread.p50)} / {number(spread.p99)}" if spread else NONE

@@ -4,7 +4,7 @@ from collections import Counter
 
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary
-from nagle_lab.diagnosis.result.spread import times_text
+from nagle_lab.diagnosis.result.spread import plural, times_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.reports.words.numbers import share
 
@@ -36,11 +36,6 @@ def how_sure(result: Result) -> str:
     return "; ".join(f"{count} × {_said_of(ground)}" for ground, count in grounds.items())
 
 
-def is_certain(result: Result) -> bool:
-    """Whether the proof of every stall is certain, not only likely."""
-    return all(ground.is_certain for ground in result.summary.grounds)
-
-
 def is_at_sender(result: Result, stall: Stall) -> bool:
     """Whether the capture shows held data as it leaves, and not as it comes by."""
     return result.summary.captured_near in (stall.held_by.role, "both")
@@ -49,11 +44,11 @@ def is_at_sender(result: Result, stall: Stall) -> bool:
 def stalled_exchanges(result: Result) -> tuple[str, str]:
     """How many exchanges stalled, and of how many; "?" where none is known to, nor that none did."""
     s = result.summary
-    seen = f"in {s.seen_exchanges:,} a stall would have been seen"
-    of = f"of {s.exchanges:,} exchange{'s' * (s.exchanges != 1)}"
+    seen = f"in {s.decided_exchanges:,} a stall would have been seen"
+    of = f"of {s.exchanges:,} {plural('exchange', s.exchanges)}"
     if not s.stalled_exchanges and result.verdict is not Verdict.CLEAN:
         return "?", f"{of}; {seen}" if s.exchanges else "no exchange to judge"
-    more = "" if s.seen_exchanges == s.exchanges else f"; {seen}"
+    more = "" if s.decided_exchanges == s.exchanges else f"; {seen}"
     return f"{s.stalled_exchanges:,}", f"{share(s.stalled_share)} {of}{more}"
 
 
@@ -79,14 +74,14 @@ def _hold(s: Summary) -> str:
 
 def _round_trips(s: Summary) -> str:
     """What Nagle's algorithm costs without any delayed ACK."""
-    if not s.round_trips.count:
+    if not s.round_trip_holds.count:
         return ""
-    each = s.round_trips.total_ms / s.round_trips.count
-    held_by = [role for role, count in s.round_trips_by.items() if count]
+    each = s.round_trip_holds.total_ms / s.round_trip_holds.count
+    held_by = [role for role, count in s.round_trip_holds_by.items() if count]
     whose = f"the {held_by[0]}'s data" if len(held_by) == 1 else "data of both ends"
     where = f"the {held_by[0]}" if len(held_by) == 1 else "both"
     return (
-        f"{times_text(s.round_trips.count)} Nagle's algorithm held {whose} until an ACK that was not delayed: "
+        f"{times_text(s.round_trip_holds.count)} Nagle's algorithm held {whose} until an ACK that was not delayed: "
         f"one round trip each, about {each:.1f} ms; TCP_NODELAY at {where} saves that"
     )
 
@@ -136,7 +131,7 @@ OBSTACLES = {
     Obstacle.CAPTURE_INCOMPLETE: "ACKs are missing in the capture, or out of order",
     Obstacle.ACK_ON_DATA: "the ACK came with data: an answer, or a release",
 }
-"""Why it cannot be told whether an ACK released what followed it, in few words."""
+"""Why candidates are undecided, in few words."""
 
 
 def _unresolved(result: Result) -> str:

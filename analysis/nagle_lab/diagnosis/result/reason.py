@@ -1,0 +1,84 @@
+"""The reason of a verdict, with what the summary adds to it: what else took time, and how much."""
+
+from collections.abc import Mapping
+
+from nagle_lab.diagnosis.observed.enough import REPEATED
+from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
+from nagle_lab.diagnosis.result.result import CountAndTime, Result, Summary, named
+from nagle_lab.diagnosis.result.spread import duration_text, times_text
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.tcp.events import IDLE, MS
+
+Obstacles = Mapping[Obstacle, int]  # undecided candidates, by reason
+OPEN_SHARE = 0.1  # of the late ACKs
+
+
+def reason_of(
+    verdict: Verdict, reason: str, summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles
+) -> str:
+    """The rule's reason, with what the summary has to say to it."""
+    if verdict is Verdict.STALL:
+        return _stall_reason(summary) + _larger_cause(summary, idle_gaps, obstacles)
+    held = summary.round_trip_holds.count
+    if verdict is Verdict.CLEAN and held:
+        return f"{reason}; but Nagle's algorithm held data for a round trip, {times_text(held)}"
+    return reason + (_still_slow(summary, idle_gaps) if verdict is Verdict.CLEAN else "")
+
+
+def _stall_reason(summary: Summary) -> str:
+    assert summary.wait_ms
+    held, delayed = named(summary.held_ends), named(summary.delayed_ends)
+    few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
+    return (
+        f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
+        f"{held} held a small segment until {delayed} acknowledged the one before it, "
+        f"{summary.wait_ms.p50:.1f} ms later (median){few}"
+    )
+
+
+# Between exchanges a client may pause as it likes, and a path is as long as it is.
+_NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
+
+
+def larger_cause(lost_ms: float, idle_gaps: Mapping[Cause, CountAndTime]) -> Cause | None:
+    """What took more time than the stalls, in which ``lost_ms`` were; None where nothing did."""
+    others = {cause: gaps.total_ms for cause, gaps in idle_gaps.items() if cause not in _NOT_BESIDE}
+    largest = max(others, key=lambda cause: others[cause], default=None)
+    return largest if largest and others[largest] > lost_ms else None
+
+
+def may_have_waited(idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> bool:
+    """Whether data may have waited for many late ACKs of which no stall is proved: so many are undecided."""
+    late = idle_gaps.get(Cause.DELAYED_ACK)
+    return late is not None and sum(obstacles.values()) > OPEN_SHARE * late.count
+
+
+def data_may_have_waited(result: Result) -> bool:
+    """Whether data may have waited for late ACKs of which no stall is proved."""
+    unresolved = result.quality.unresolved
+    is_unsure = result.verdict is Verdict.INCONCLUSIVE and bool(unresolved)
+    return is_unsure or may_have_waited(result.idle_gaps, unresolved)
+
+
+def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> str:
+    if not (cause := larger_cause(summary.lost_ms_total, idle_gaps)):
+        return ""
+    times = f"{duration_text(idle_gaps[cause].total_ms)}, beside {duration_text(summary.lost_ms_total)} of the stalls"
+    is_pause = cause is Cause.DELAYED_ACK and not summary.relays
+    if is_pause and may_have_waited(idle_gaps, obstacles):
+        return f"; whether data waited for other late ACKs, too ({times}), cannot be told of all of them"
+    what = "a program that pauses" if is_pause else CAUSES[cause]
+    return f"; but most of the idle time has another cause ({times}): {what}"
+
+
+def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:
+    """How long the exchanges took that did not stall, where that is long, and neither pauses nor the path alone."""
+    if not summary.exchange_ms or summary.exchange_ms.p50 < IDLE / MS or not larger_cause(0, idle_gaps):
+        return ""
+    return f"; not this stall, but they took {summary.exchange_ms.p50:.0f} ms each (median)"
+
+
+def _is_thin(summary: Summary) -> bool:
+    """Whether all there is are one or two prompt releases."""
+    return summary.grounds.keys() == {Ground.PROMPTNESS} and summary.stalls < REPEATED
