@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from nagle_lab.reports.html import report_page, shown_at
+from nagle_lab.reports.html.report import report_page
 from support.browser import Page, chromium
+from support.run_folders import shown_at
 from support.site import built
 
 HERE = Path(__file__).parent

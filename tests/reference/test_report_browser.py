@@ -13,9 +13,9 @@ from nagle_lab.experiments.comparison import compare
 from nagle_lab.experiments.opened import opened
 from nagle_lab.reports.html.overview import comparison_page
 from nagle_lab.reports.html.report import report_page
-from nagle_lab.reports.html.shown import shown_at
 from support import hostile
 from support.browser import Page, chromium
+from support.run_folders import shown_at
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off"

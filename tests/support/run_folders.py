@@ -1,4 +1,4 @@
-"""Run folders edited by hand, with every checksum right again: what only their content can give away."""
+"""Run folders: what a report shows of one, and folders edited by hand, with every checksum right again."""
 
 import hashlib
 import json
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nagle_lab.experiments.opened import opened
+from nagle_lab.reports.html.shown import Shown, shown_of
 from nagle_lab.runs.manifest import checksum
 from support.files import rewrite
 
@@ -31,3 +33,8 @@ def reseal(run: Path, name: str) -> None:
     content = (run / name).read_bytes()
     about = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     change(run, "manifest.json", lambda m: m["files"].update({name: about}))
+
+
+def shown_at(path: Path) -> Shown:
+    """What a report shows of the run folder or capture file at ``path``."""
+    return shown_of(opened(path), path)

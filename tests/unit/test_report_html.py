@@ -26,7 +26,6 @@ from nagle_lab.evidence.ladder import ladder, ladder_of
 from nagle_lab.evidence.sequence import time_sequence
 from nagle_lab.experiments.claims import Reproduction
 from nagle_lab.experiments.matrix import claims_of, fill, plan
-from nagle_lab.experiments.opened import opened
 from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, run_through
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
@@ -34,13 +33,13 @@ from nagle_lab.reports.html.charts import Bar, Distribution, SizePoint, cliff_pl
 from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
 from nagle_lab.reports.html.report import report_page
-from nagle_lab.reports.html.shown import Shown, shown_capture, shown_of
+from nagle_lab.reports.html.shown import shown_capture
 from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text, with_code
 from nagle_lab.reports.html.time_axis import common_scale
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge_run
-from support.run_folders import change
+from support.run_folders import change, shown_at
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes
 
@@ -74,10 +73,6 @@ class Tree(HTMLParser):
 
     def of(self, tag: str, class_: str = "") -> list[dict[str, str | None]]:
         return [a for name, a in self.elements if name == tag and class_ in ["", *(a.get("class") or "").split()]]
-
-
-def shown_at(path: Path) -> Shown:
-    return shown_of(opened(path), path)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ import ast
 import re
 from collections import Counter
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import nagle_lab
 
 PACKAGE = Path(nagle_lab.__file__).parent
+REPOSITORY = Path(__file__).parents[2]
 ROOMS = (
     "errors", "capture", "packet", "tcp", "diagnosis", "evidence", "runs", "host", "guard", "lab", "live",
     "experiments", "fleet", "reports", "cli",
@@ -133,3 +136,17 @@ def test_the_proof_says_in_which_order_to_read_its_modules(package):
     folder = PACKAGE / "diagnosis" / package
     named = re.findall(r"(\w+\.py)\b", str(ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))))
     assert sorted(named) == sorted(path.name for path in folder.glob("*.py") if path.name != "__init__.py")
+
+
+OTHERS = ("bench", "docs", "maintenance", "site")
+SCRIPTS = [path for folder in OTHERS for path in (REPOSITORY / folder).rglob("*.py")]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_what_a_script_imports_from_the_package_is_there(path: Path):
+    """Of some nobody notices for weeks, because no other test runs them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "nagle_lab":
+            module = import_module(str(node.module))
+            missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+            assert [name for name in missing if not find_spec(f"{node.module}.{name}")] == []
