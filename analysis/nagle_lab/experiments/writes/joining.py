@@ -113,12 +113,12 @@ def _of_connection(
 def _elsewhere(pair: CallPair, trace: Trace) -> tuple[Call, ...]:
     """The first calls that set TCP_NODELAY in the process that held, on neither end of the connection."""
     theirs = {call for stream in (pair.stream, pair.other) if stream for call in stream.calls()}
-    others = (
-        call
-        for call in trace.options
-        if call.process == pair.held.process and call.option == "TCP_NODELAY" and call.value and not call.error
-        and call not in theirs and call.at < pair.release_ts
-    )  # fmt: skip
+
+    def sets_nodelay_elsewhere(call: Call) -> bool:
+        sets_it = call.option == "TCP_NODELAY" and bool(call.value) and not call.error
+        return sets_it and call.process == pair.held.process and call not in theirs and call.at < pair.release_ts
+
+    others = filter(sets_nodelay_elsewhere, trace.options)
     return tuple(islice(others, _MOST_ELSEWHERE))
 
 

@@ -20,7 +20,9 @@ def waits(listed: ListedSocket, options: Options | None) -> Waits | None:
     Where the congestion window or the other end's window is full, that is why it waits.
     """
     info = listed.info
-    if info is None or not 0 < info.unsent < info.mss or (options and options.nodelay and not options.cork):
+    is_small_waiting = info is not None and 0 < info.unsent < info.mss
+    bypasses_nagle = options is not None and options.nodelay and not options.cork
+    if not is_small_waiting or bypasses_nagle:
         return None
     if options and options.cork:
         return Waits.CORKED
