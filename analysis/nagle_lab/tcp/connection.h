@@ -12,7 +12,7 @@ enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction
 static const uint8_t V4_MAPPED[12] = {[10] = 0xFF, [11] = 0xFF};
 enum { SURELY = 2 }; /* see machine.py */
 enum { AT_ONCE = 3, LEAST_STEP = 200000 };
-static const int64_t COPY = 5000000, SURELY_COPY = 200000, TIME_WAIT = 60000000000;
+static const int64_t COPY = 5000000, SURELY_COPY = 200000, SAME_PLACE = 30000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
 typedef struct { /* Sent */
@@ -94,6 +94,8 @@ typedef struct { /* Half */
     int64_t reacted[REACTIONS];
     identity recent[RECENT];
     uint64_t kept; /* how many there have been */
+    int64_t copied;
+    int64_t arrived;
     int32_t data_segments;
     int32_t lost;
     int32_t swapped;
@@ -239,6 +241,20 @@ static inline int is_copy(const segment *s, const flow *f, int side)
     }
     return 0;
 }
+
+static inline void note_copy(flow *f, int side, const segment *s)
+{
+    half *x = &f->halves[side];
+    const identity *newest = &x->recent[(x->kept - 1) % RECENT];
+    int is_newest = s->seq == newest->seq && s->ack == newest->ack && s->length == newest->length && s->ip_id == newest->ip_id;
+    if (is_newest && f->sender == side && s->ts - newest->ts > SAME_PLACE) {
+        x->copied = f->packets - 1;
+        x->arrived = s->ts - SAME_PLACE;
+    }
+}
+
+/* Half.arrival_of */
+static inline int64_t arrival_of(const half *x, int64_t number, int64_t ts) { return number == x->copied ? x->arrived : ts; }
 
 static inline int leaves_ids_zero(const half *x)
 {

@@ -96,9 +96,11 @@ class Half:
     __slots__ = (
         "ack_spacing",
         "ahead",
+        "arrived",
         "beside_unacked",
         "closed",
         "connection",
+        "copied",
         "data",
         "data_ack",
         "data_segments",
@@ -172,6 +174,8 @@ class Half:
         self.pure_ack = NO_ACK
         self.data_ack = NO_ACK  # its latest data that acknowledged something new
         self.recent: list[Segment] = []  # the latest, in turn
+        # Its packet of this number was captured more than once, and had arrived by then at the earliest, ns
+        self.copied, self.arrived = -1, 0
         # Its timestamps (RFC 7323)
         self.tsval = -1  # the latest; -1 none
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
@@ -202,6 +206,10 @@ class Half:
         if handshake < 0:
             handshake = 0 if self.fastest_ack == NEVER else self.fastest_ack
         return min(handshake, TIME_WAIT) * 9 // 8
+
+    def arrival_of(self, packet: "Sent | Acknowledgement") -> int:
+        """When a packet of it had arrived, ns: by its last copy (:func:`note_copy`), else when it was captured."""
+        return self.arrived if packet.number == self.copied else packet.ts
 
     def close(self, flags: int) -> None:
         """Note a control segment that it sent: a FIN closes its own side, a RST both, a SYN none."""

@@ -18,7 +18,7 @@ from nagle_lab.tcp.connection import (
     Half,
     Samples,
 )
-from nagle_lab.tcp.events import MS, Reaction
+from nagle_lab.tcp.events import MS, US, Reaction
 
 TIMESTAMPS_OPTION = 12  # bytes, with its padding
 LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full one
@@ -26,6 +26,7 @@ LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full
 # The same packet captured again, by another interface of one host, comes this much later at most; where neither IP
 # identification nor a timestamp tells it from a retransmission, so soon that this is none.
 COPY, SURELY_COPY = 5 * MS, MS // 5
+SAME_PLACE = 30 * US  # and by less it may be at the same place
 RECENT = 4  # segments of a half-connection that the next may be a copy of
 SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
 
@@ -51,6 +52,20 @@ def remember(x: Half, s: Segment) -> None:
         x.recent.append(s)
     else:
         x.recent[x.packets % RECENT] = s
+
+
+def note_copy(x: Half, s: Segment) -> None:
+    """Note that the newest packet of ``x`` was captured again (``s``), if its peer has not reacted to it yet.
+
+    Each capture point on its way is nearer to its receiver than the one before. So where both ends of a connection
+    are captured, an end's reaction is the time from the last copy of what it got to the first one of what it sends.
+    But it counts as arrived SAME_PLACE before its last copy: by so much that may be late at one capture point, as
+    behind a mirror port that sends all twice; and a kernel's limits, where all is captured twice, allow for that.
+    """
+    newest, connection = x.recent[(x.packets - 1) % RECENT], x.connection
+    is_newest = (s.seq, s.ack, s.length, s.ip_id) == (newest.seq, newest.ack, newest.length, newest.ip_id)
+    if is_newest and connection.sender is x and s.ts - newest.ts > SAME_PLACE:
+        x.copied, x.arrived = connection.packets - 1, s.ts - SAME_PLACE
 
 
 def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:

@@ -205,7 +205,7 @@ static flow *open_connection(machine *m, const segment *s)
     f->latest_data = f->opener = f->shared = f->sender = -1;
     for (int side = 0; side < 2; side++) {
         half *x = &f->halves[side];
-        x->seq = x->hole = x->not_held_end = x->rcv_nxt = x->syn = x->syn_window = -1;
+        x->seq = x->hole = x->not_held_end = x->rcv_nxt = x->syn = x->syn_window = x->copied = -1;
         x->fastest_ack = NEVER;
         x->last_ts = s->ts;
         x->tsval = x->ahead = -1;
@@ -344,9 +344,9 @@ static int is_small_behind_small(const flow *f, const half *x, const segment *s,
     return is_whole && s->length < limit && 0 < tail && tail < limit;
 }
 
-static int is_sooner_than_reactions(const half *x, int64_t ts, const acknowledgement *ack)
+static int is_sooner_than_reactions(const half *x, const half *y, int64_t ts, const acknowledgement *ack)
 {
-    return x->fastest_ack != NEVER && ts - ack->ts < x->fastest_ack - x->fastest_ack / 8;
+    return x->fastest_ack != NEVER && ts - arrival_of(y, ack->number, ack->ts) < x->fastest_ack - x->fastest_ack / 8;
 }
 
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
@@ -364,10 +364,10 @@ static int is_behind_small(const flow *f, const half *x, const half *y, const se
         return 0;
     if (x->snd_nxt - small->end > (INITIAL_WINDOW - 2) * full_size_or_least(f, x) || y->data.number > ack->number)
         return 0;
-    if (before->number > ack->number && !is_sooner_than_reactions(x, before->ts, ack))
+    if (before->number > ack->number && !is_sooner_than_reactions(x, y, before->ts, ack))
         return 0;
     int is_all_acked = latest->ack == x->snd_nxt && latest->number > before->number;
-    return !is_all_acked || latest->ts - ack->ts < SHORT || is_sooner_than_reactions(x, s->ts, latest);
+    return !is_all_acked || latest->ts - ack->ts < SHORT || is_sooner_than_reactions(x, y, s->ts, latest);
 }
 
 static int is_full_segment_waiting(const half *x, const half *y, const segment *s, const sent *before, const acknowledgement *ack)
@@ -439,8 +439,9 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
-    int64_t since_host_busy = most(s->ts - busy_since(m, ack->ts, s->src), 0);
-    int64_t since_full = -1, sent_at = trigger->ts;
+    int64_t acked_at = arrival_of(&f->halves[1 - side], ack->number, ack->ts);
+    int64_t since_host_busy = most(s->ts - busy_since(m, acked_at, s->src), 0);
+    int64_t since_full = -1, sent_at = arrival_of(x, trigger->number, trigger->ts);
     if (x->data.number != trigger->number) {
         since_full = least(most(s->ts - x->data.ts, 0), INT32_MAX);
         if (ack->ack > trigger->end)
@@ -449,10 +450,10 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     f->needs_programs = 1;
     candidate row = {
         .connection = f->number, .trigger_frame = trigger->frame, .ack_frame = ack->frame, .release_frame = s->frame,
-        .at = s->ts, .trigger_to_ack = ack->ts - sent_at, .ack_to_release = s->ts - ack->ts, .gap = ack->gap,
+        .at = s->ts, .trigger_to_ack = ack->ts - sent_at, .ack_to_release = s->ts - acked_at, .gap = ack->gap,
         .ahead = s->timestamps ? (int64_t)(uint32_t)(s->tsecr - s->tsval) : least(s->wscale, NO_TIMESTAMPS),
         .under_way = time_under_way(trigger, ack),
-        .since_host_busy = (int32_t)least(since_host_busy, INT32_MAX), .arrival = arrived_since(m, ack->ts, s->src, f->number),
+        .since_host_busy = (int32_t)least(since_host_busy, INT32_MAX), .arrival = arrived_since(m, acked_at, s->src, f->number),
         .since_data = trigger->since_data, .exchange = number, .trigger_bytes = trigger->length,
         .released_bytes = s->length, .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
         .announced = is_announced(x, trigger, s), .gap_ended_by = ack->gap_ended_by, .gap_small = ack->gap_small,
@@ -515,7 +516,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     int is_acked = y->pure_ack.number > before->number && had_received_no_data(y, ack, &y->pure_ack);
     if (s->ts - before->ts < SHORT) {
         if (is_acked && is_released_by(x, y, before, &y->pure_ack, s))
-            keep_sample(x, RELEASE, s->ts - y->pure_ack.ts);
+            keep_sample(x, RELEASE, s->ts - arrival_of(y, y->pure_ack.number, y->pure_ack.ts));
         return 0;
     }
     if (x->full_size_by_mss && s->length >= x->full_size_by_mss) {
@@ -530,21 +531,21 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return add_candidate_without_ack(m, f, side, s, before, number);
     if (x->snd_una < before->end)
         return add_no_wait(m, f, side, s, before, is_owed);
-    if (is_acked && is_owed && is_sooner_than_reactions(x, s->ts, &y->pure_ack))
+    if (is_acked && is_owed && is_sooner_than_reactions(x, y, s->ts, &y->pure_ack))
         return 0;
     if (is_acked)
         return is_released_by(x, y, before, &y->pure_ack, s) ? add_candidate(m, f, side, s, before, &y->pure_ack, 1, number) : 0;
     if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + round_trip_to(f, x))
         return is_released_by(x, y, before, &y->data_ack, s) ? add_candidate(m, f, side, s, before, &y->data_ack, 0, number) : 0;
     if (y->data.number > most(before->number, y->data_ack.number))
-        keep_sample(x, NO_NEW_ACK, s->ts - y->data.ts);
+        keep_sample(x, NO_NEW_ACK, s->ts - arrival_of(y, y->data.number, y->data.ts));
     return 0;
 }
 
 static int answer(machine *m, flow *f, int side, const segment *s, const sent *answered, int is_pure)
 {
     half *x = &f->halves[side];
-    int64_t wait = s->ts - answered->ts;
+    int64_t wait = s->ts - arrival_of(&f->halves[1 - side], answered->number, answered->ts);
     x->fastest_ack = least(x->fastest_ack, most(wait, 0));
     x->stale_echoes += echoes_older(&f->halves[1 - side], s, answered);
     if ((answered->flags | s->flags) & SYN)
@@ -708,6 +709,7 @@ int machine_follow(machine *m, const segment *s)
     }
     if (is_copy(s, f, side)) {
         m->counters.copies++;
+        note_copy(f, side, s);
         f->is_copied |= s->length || s->flags & SYN;
         return 0;
     }

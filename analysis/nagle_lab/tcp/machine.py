@@ -41,6 +41,7 @@ from nagle_lab.tcp.learned import (
     learn_full_size_by_data,
     learn_syn,
     learn_timestamps,
+    note_copy,
     note_hole,
     remember,
     unwrapped,
@@ -136,6 +137,7 @@ class Machine:
             connection = x.connection
             if is_copy(x, s):
                 self.copies += 1
+                note_copy(x, s)
                 connection.is_copied = connection.is_copied or bool(s.length or s.flags & SYN)
                 continue
             remember(x, s)
@@ -289,7 +291,7 @@ class Machine:
     def _answer(self, x: Half, s: Segment, answered: Sent, is_pure: bool) -> None:
         """Note how long ``x`` took to acknowledge the latest segment of its peer: a reaction, perhaps a late ACK."""
         connection = x.connection
-        wait = s.ts - answered.ts
+        wait = s.ts - x.peer.arrival_of(answered)
         if wait < x.fastest_ack:
             x.fastest_ack = max(wait, 0)
         x.stale_echoes += echoes_older(x, s, answered)
@@ -329,7 +331,7 @@ class Machine:
         is_acked = y.pure_ack.number > before.number and had_received_no_data(y, ack, y.pure_ack)
         if s.ts - before.ts < SHORT:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
-                keep_sample(x, RELEASE, s.ts - y.pure_ack.ts)
+                keep_sample(x, RELEASE, s.ts - y.arrival_of(y.pure_ack))
         elif x.full_size_by_mss and s.length >= x.full_size_by_mss:
             # What follows the peer's data is an answer to that.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
@@ -371,7 +373,7 @@ class Machine:
             if is_released_by(x, before, y.data_ack, s):
                 self._add_candidate(x, s, before, y.data_ack, is_pure=False, exchange=exchange)
         elif y.data.number > max(before.number, y.data_ack.number):
-            keep_sample(x, NO_NEW_ACK, s.ts - y.data.ts)
+            keep_sample(x, NO_NEW_ACK, s.ts - y.arrival_of(y.data))
 
     def _before_the_ack(self, x: Half, s: Segment, before: Sent, exchange: int, *, is_owed: bool) -> None:
         """Add a row for new data behind data that is not acknowledged, or whose ACK the capture lacks."""
@@ -426,7 +428,8 @@ class Machine:
         self, x: Half, s: Segment, trigger: Sent, ack: Acknowledgement, *, is_pure: bool, exchange: int
     ) -> None:
         """Add a candidate: new data of ``x`` that ``ack`` may have released (:func:`is_released_by`)."""
-        since_full, sent = -1, trigger.ts
+        # Where both ends are captured, from the trigger's arrival on: as other reactions of the peer are measured.
+        since_full, sent, acked = -1, x.arrival_of(trigger), x.peer.arrival_of(ack)
         if x.data.number != trigger.number:
             since_full = min(max(s.ts - x.data.ts, 0), LONGEST)
             if ack.ack > trigger.end:
@@ -436,7 +439,7 @@ class Machine:
             before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
             echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
         # Packets may be out of order, or the clock set back.
-        since_host_busy = max(s.ts - self._busy_since(ack.ts, s.src), 0)
+        since_host_busy = max(s.ts - self._busy_since(acked, s.src), 0)
         x.connection.needs_programs = True
         self.tables.candidate.add_named(
             connection=x.connection.number,
@@ -445,13 +448,13 @@ class Machine:
             release_frame=s.frame,
             at=s.ts,
             trigger_to_ack=ack.ts - sent,
-            ack_to_release=s.ts - ack.ts,
+            ack_to_release=s.ts - acked,
             gap=ack.gap,
             # Without timestamps NO_TIMESTAMPS, or OPTIONS_CUT, which the window scale is then, too
             ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, NO_TIMESTAMPS),
             under_way=time_under_way(trigger, ack),
             since_host_busy=min(since_host_busy, LONGEST),
-            arrival=self._arrived_since(ack.ts, s.src, x.connection.number),
+            arrival=self._arrived_since(acked, s.src, x.connection.number),
             since_data=trigger.since_data,
             since_full=since_full,
             exchange=exchange,

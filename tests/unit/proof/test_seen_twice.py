@@ -8,6 +8,8 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports.words.ladder_text import ladder_text
 from support.stories import (
+    LATE,
+    reply_in_two,
     server_held,
     talk,
 )
@@ -80,3 +82,18 @@ def test_the_ladder_says_what_was_captured_again(tmp_path, client, server):
         ("", True),
     ]  # fmt: skip
     assert ladder_text(shown).plain.count("seen again") == 4
+
+
+@pytest.mark.parametrize("rtt_us", [120, 4_000])
+def test_both_ends_in_one_file_show_each_end_as_its_own_capture_does(diagnose, rtt_us):
+    """From the last copy of what an end got, but for 30 µs, to the first one of what it sends: no path is in that."""
+    c = talk(server_held, exchanges=30, rtt_ns=rtt_us * US)
+    both, server = diagnose(merge(c.seen_at("client"), c.seen_at("server"))), diagnose(c.seen_at("server"))
+    assert (both.verdict, both.summary.stalls) == ("STALL", 29)
+    assert server.summary.release_us.max <= both.summary.release_us.max <= server.summary.release_us.max + 30
+    assert both.summary.captured_near == "both"
+
+
+def test_a_program_that_waits_for_the_ack_is_not_accused_in_a_file_of_both_ends(diagnose):
+    c = talk(reply_in_two(LATE, lambda n: (110 + n * 7 % 30) * US), exchanges=30, rtt_ns=80 * US)
+    assert diagnose(merge(c.seen_at("client"), c.seen_at("server"))).verdict == "INCONCLUSIVE"
