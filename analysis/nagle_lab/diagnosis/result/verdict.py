@@ -146,11 +146,18 @@ def _what_hinders(evidence: VerdictInput) -> str:
         which = "every connection" if evidence.one_way == 1 else f"{evidence.one_way:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
     if evidence.judged < ENOUGH_EXCHANGES and not evidence.as_many_exchanges:
-        return (
-            f"{_exchanges_text(evidence.exchanges)}, none stalled, "
-            f"but {ENOUGH_EXCHANGES} are needed to say so; capture for longer"
-        )
+        return _too_few(evidence)
     return ""
+
+
+def _too_few(evidence: VerdictInput) -> str:
+    """How little there is: of answers, or of data in a stream without any."""
+    if evidence.exchanges or not evidence.chances:
+        seen, needed = f"{_exchanges_text(evidence.exchanges)}, none stalled", ENOUGH_EXCHANGES
+    else:
+        followed = f"{times_text(evidence.chances)} data followed an acknowledgement or did not wait for it"
+        seen, needed = f"no answers; {followed}, none was held", ENOUGH_CHANCES
+    return f"{seen}, but {needed} are needed to say so; capture for longer"
 
 
 def _too_much_is_astray(evidence: VerdictInput) -> str:
@@ -205,7 +212,7 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.NO_HANDSHAKE: "data waited for ACKs that came 38 ms later or more, as everything of that end does; no "
     "handshake shows whether the path or its delayed-ACK timer takes so long; capture while any new connection "
     "between the two hosts begins",
-    Obstacle.PATH_VARIES: "data followed a late ACK, but the path alone delays as much; capture at both ends "
+    Obstacle.PATH_VARIES: "data followed a late ACK, but the path alone may delay as much; capture at both ends "
     "(`--same-traffic`)",
     Obstacle.COARSE_CLOCK: "data followed a late ACK, but how soon, the capture's clock is too coarse to say; "
     "capture with time stamps of a microsecond or less",
@@ -215,7 +222,7 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that the capture lacks, or has only later; capture at one "
     "interface, with `-B 16384`",
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
-    "then; " + _AT_THE_SENDER,
+    "then; record at the end that sends it with `nagle-lab watch`, which asks the kernel what waits",
 }
 
 

@@ -125,7 +125,7 @@ OBSTACLES = {
     Obstacle.CONNECTIONS_DIFFER: "it seems held on some connections; what happens on the others is not certain",
     Obstacle.ROUND_TRIP_UNKNOWN: "the round trip to the sender is not known",
     Obstacle.NO_HANDSHAKE: "no handshake shows whether the path or a delayed-ACK timer took so long",
-    Obstacle.PATH_VARIES: "the path's delay varies as much",
+    Obstacle.PATH_VARIES: "the path may have delayed the ACK as much",
     Obstacle.COARSE_CLOCK: "the capture's clock is too coarse",
     Obstacle.COINCIDENCE: "it may be chance",
     Obstacle.CAPTURE_INCOMPLETE: "ACKs are missing in the capture, or out of order",
