@@ -1,5 +1,6 @@
 """What the analyzer says of every kind of conversation, from wherever it was captured."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -629,3 +630,18 @@ def test_both_kinds_of_ends_are_named(diagnose):
     result = diagnose(merge(talk(server_held).segments, other))
     assert result.summary.held_by == "both"
     assert "the server 10.0.0.2:80 (19 times) and the client 10.0.0.7:5 (19 times)" in result.reason
+
+
+def test_two_ends_that_hold_each_until_the_other_acknowledges_are_named_once(diagnose):
+    def both_held(c: Conversation, number: int) -> None:
+        (server_held if number % 2 else client_held)(c, number)
+
+    result = diagnose(talk(both_held, exchanges=40).segments)
+    ends = r"the (server|client) 10\.0\.0\.\S+ \(\d+ times\) and the (server|client) 10\.0\.0\.\S+ \(\d+ times\)"
+    assert re.search(f": {ends} each held a small segment until the other acknowledged the one before", result.reason)
+    assert re.match(rf"On {ends}: send .*, or set TCP_NODELAY; or acknowledge at once", result.summary.remedy)
+
+
+def test_ends_of_different_connections_do_not_hold_each_until_the_other(diagnose):
+    other = talk(client_held, client=("10.0.0.7", 5), server=("10.0.0.4", 99)).segments
+    assert not diagnose(merge(talk(server_held).segments, other)).summary.is_mutual

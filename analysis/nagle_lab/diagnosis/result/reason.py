@@ -29,6 +29,8 @@ def reason_of(
 def _stall_reason(summary: Summary) -> str:
     assert summary.wait_ms
     held, delayed = named(summary.held_ends), named(summary.delayed_ends)
+    if summary.is_mutual:
+        held, delayed = f"{held} each", "the other"
     few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "

@@ -34,10 +34,9 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
     write = f"{one_write}, or {nodelay}" if one_write else f"{nodelay} (the data is in one write already)"
     if is_behind_full(summary):
         write = f"{nodelay}; one write does not help, as its TCP holds the end of that, too (RFC 896)"
-    return (
-        f"On {held}: {write}. Or on {delayed}: acknowledge at once "
-        f"(TCP_QUICKACK, or `quickack 1` on the route). Held data then leaves {saving} ms sooner.{unless}"
-    )
+    quick = "acknowledge at once (TCP_QUICKACK, or `quickack 1` on the route)"
+    done = f"On {held}: {write}; or {quick}" if summary.is_mutual else f"On {held}: {write}. Or on {delayed}: {quick}"
+    return f"{done}. Held data then leaves {saving} ms sooner.{unless}"
 
 
 def _one_write(writes: Writes | None, here: Path | None) -> str | None:

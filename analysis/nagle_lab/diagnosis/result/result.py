@@ -193,6 +193,13 @@ class Summary(msgspec.Struct, frozen=True):
     remedy: str | None
 
     @property
+    def is_mutual(self) -> bool:
+        """Whether two ends held, each until the other acknowledged."""
+        ends_of = ({(end.role, end.ip, end.port) for end in ends} for ends in (self.held_ends, self.delayed_ends))
+        held, delayed = ends_of
+        return held == delayed and len(self.held_ends) > 1
+
+    @property
     def is_certain(self) -> bool:
         """Whether there are stalls, and the proof of all of them is certain, not only likely."""
         return bool(self.grounds) and all(ground.is_certain for ground in self.grounds)
