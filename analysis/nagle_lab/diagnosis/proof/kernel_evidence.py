@@ -46,32 +46,32 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     the ACK was held as well, unless the kernel said that nothing waited when that of the others did. Where it never
     said that data waited, however late in the wait it was asked, none did.
     """
-    answers, just_before = observed.setting.kernel_answers, late.usual_wait / 8
+    said, just_before = observed.setting.kernel_answers, late.usual_wait / 8
     nothing = late.picked([])
-    if not answers.waited and not answers.unwritten:
+    if not said.waited and not said.unwritten:
         return KernelSplit(nothing, 0, late)
-    waiting = _without_corking_connections(late.among(late.row, sorted(answers.waited)), observed)
+    waiting = _without_corking_connections(late.among(late.row, sorted(said.waited)), observed)
     if not len(waiting):
-        if not _had_not_written(late, answers, just_before) or _is_seldom(late, answers):
-            return KernelSplit(nothing, 0, _set_aside_unwritten(late, set(), answers, just_before, judged))
-        _reject_unwritten(late, answers, judged)
+        if not _had_not_written(late, said, just_before) or _is_seldom(late, said):
+            return KernelSplit(nothing, 0, _set_aside_unwritten(late, set(), said, just_before, judged))
+        _reject_unwritten(late, said, judged)
         return KernelSplit(nothing, 0, nothing)
-    waited, holding = [answers.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
+    waited, holding = [said.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
     typical = percentile(waited, 50)
-    others = _set_aside_unwritten(late, holding, answers, min(just_before, typical), judged)
+    others = _set_aside_unwritten(late, holding, said, min(just_before, typical), judged)
     if 2 * len(waiting) >= len(others):
-        waiting = _with_those_alike(waiting, others, typical, answers)
+        waiting = _with_those_alike(waiting, others, typical, said)
     rest = others - waiting
-    return KernelSplit(waiting, _waited_at_least(others, waited, answers), rest)
+    return KernelSplit(waiting, _waited_at_least(others, waited, said), rest)
 
 
 def _with_those_alike(
-    waiting: Candidates, others: Candidates, typical: float, answers: AnswersByCandidate
+    waiting: Candidates, others: Candidates, typical: float, said: AnswersByCandidate
 ) -> Candidates:
     """Those that waited, and the others that left as soon after the ACK and may have been written by then."""
     latest = min(highest(waiting.ack_to_release), max(PAUSE, percentile(waiting.ack_to_release, 90)))
     is_alike = (others.ack_to_release <= latest) & (others.echo != Echo.BEFORE)
-    alike = [row for row in map(int, others.only(is_alike).row) if _is_not_denied(row, typical, answers)]
+    alike = [row for row in map(int, others.only(is_alike).row) if _is_not_denied(row, typical, said)]
     return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
 
@@ -91,29 +91,29 @@ def _without_corking_connections(waiting: Candidates, observed: Observed) -> Can
 
 
 def _set_aside_unwritten(
-    late: Candidates, holding: set[int], answers: AnswersByCandidate, just_before: float, judged: Judged
+    late: Candidates, holding: set[int], said: AnswersByCandidate, just_before: float, judged: Judged
 ) -> Candidates:
     """Without the connections on which nothing ever waited: their programs themselves wait for something.
 
     ``holding`` are the connections on which data waited.
     """
-    if not answers.unwritten:
+    if not said.unwritten:
         return late
     connections = late.connection
     unwritten: list[int] = []
     unsure: list[int] = []
     for group in groups(connections):
         number, its_own = int(connections[group[0]]), late.picked(group)
-        if number not in holding and _had_not_written(its_own, answers, just_before):
-            (unsure if _is_seldom(its_own, answers) else unwritten).append(number)
+        if number not in holding and _had_not_written(its_own, said, just_before):
+            (unsure if _is_seldom(its_own, said) else unwritten).append(number)
     judged.leave_open(late.among(connections, sorted(unsure)), Obstacle.OWN_PACE)
-    _reject_unwritten(late.among(connections, sorted(unwritten)), answers, judged)
+    _reject_unwritten(late.among(connections, sorted(unwritten)), said, judged)
     return late.not_among(connections, sorted(unsure + unwritten))
 
 
-def _reject_unwritten(late: Candidates, answers: AnswersByCandidate, judged: Judged) -> None:
+def _reject_unwritten(late: Candidates, said: AnswersByCandidate, judged: Judged) -> None:
     """Reject them as not written yet; leave open those after the kernel's last answer, if more than a few."""
-    later = late.only(late.at - late.trigger_to_release > answers.until)
+    later = late.only(late.at - late.trigger_to_release > said.until)
     if len(later) > A_FEW * len(late):
         judged.leave_open(later, Obstacle.OWN_PACE)
         judged.reject(late - later, Rejected.LATER_RELEASE)
@@ -121,39 +121,39 @@ def _reject_unwritten(late: Candidates, answers: AnswersByCandidate, judged: Jud
         judged.reject(late, Rejected.LATER_RELEASE)
 
 
-def _had_not_written(late: Candidates, answers: AnswersByCandidate, just_before: float) -> bool:
+def _had_not_written(late: Candidates, said: AnswersByCandidate, just_before: float) -> bool:
     """Whether the kernel said of ten that nothing waited, and never that data did.
 
     Of one at least, no longer than ``just_before`` (ns) before the ACK.
     """
-    rows = list(map(int, late.row)) if answers.unwritten else []
-    asked = [answers.unwritten[row] for row in rows if row in answers.unwritten]
-    return len(asked) >= CONCLUSIVE and min(asked) <= just_before and not any(row in answers.waited for row in rows)
+    rows = list(map(int, late.row)) if said.unwritten else []
+    asked = [said.unwritten[row] for row in rows if row in said.unwritten]
+    return len(asked) >= CONCLUSIVE and min(asked) <= just_before and not any(row in said.waited for row in rows)
 
 
-def _is_seldom(late: Candidates, answers: AnswersByCandidate) -> bool:
+def _is_seldom(late: Candidates, said: AnswersByCandidate) -> bool:
     """Whether the kernel spoke of less than half of them, those after its last answer not counted."""
-    asked = sum(int(row) in answers.unwritten for row in late.row)
-    return 2 * asked < total(late.at - late.trigger_to_release <= answers.until)
+    asked = sum(int(row) in said.unwritten for row in late.row)
+    return 2 * asked < total(late.at - late.trigger_to_release <= said.until)
 
 
-def _is_not_denied(row: int, long: float, answers: AnswersByCandidate) -> bool:
+def _is_not_denied(row: int, long: float, said: AnswersByCandidate) -> bool:
     """Whether the kernel did not say, less than ``long`` ns before the ACK, that nothing waited."""
-    return row not in answers.unwritten or row in answers.waited or answers.unwritten[row] + SLOWEST_NS >= long
+    return row not in said.unwritten or row in said.waited or said.unwritten[row] + SLOWEST_NS >= long
 
 
-def _waited_at_least(late: Candidates, waited: list[int], answers: AnswersByCandidate) -> float:
+def _waited_at_least(late: Candidates, waited: list[int], said: AnswersByCandidate) -> float:
     """How long data waited in the median one that left soon after the ACK, ns; ``waited`` is how long where seen."""
     prompt = late.only(late.ack_to_release <= PAUSE)
-    if not any(int(row) in answers.unwritten for row in prompt.row):
+    if not any(int(row) in said.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen of some holds for all
-    asked = [int(row) for row in prompt.row if int(row) in answers.waited or int(row) in answers.unwritten]
-    return percentile([answers.waited.get(row, 0) for row in asked], 50)
+    asked = [int(row) for row in prompt.row if int(row) in said.waited or int(row) in said.unwritten]
+    return percentile([said.waited.get(row, 0) for row in asked], 50)
 
 
-def is_denied(low: float, held: Candidates, answers: AnswersByCandidate) -> bool:
+def is_denied(low: float, held: Candidates, said: AnswersByCandidate) -> bool:
     """Whether the kernel denies a hold of ``low`` ns: it said of more than a few that nothing waited by then."""
-    rows = list(map(int, held.row)) if answers.unwritten else []
-    asked = [row for row in rows if row in answers.unwritten or row in answers.waited]
-    denied = [row for row in asked if answers.unwritten.get(row, low) + SLOWEST_NS < low]
+    rows = list(map(int, held.row)) if said.unwritten else []
+    asked = [row for row in rows if row in said.unwritten or row in said.waited]
+    denied = [row for row in asked if said.unwritten.get(row, low) + SLOWEST_NS < low]
     return len(denied) >= REPEATED and len(denied) > A_FEW * len(asked)
