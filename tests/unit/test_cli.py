@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from hashlib import sha256
@@ -195,6 +196,13 @@ def test_a_capture_without_a_stall_is_null_in_json_as_it_is_an_ordinary_exchange
     assert run("show", "--json", CLEAN)[:2] == (0, "null\n")
     assert run("show", CLEAN)[0] == 0
     assert run("show", "--json", "--stall", "1", CLEAN)[0] == 2
+
+
+@pytest.mark.parametrize(("where", "code"), [("2>/dev/full", 0), (">/dev/full", 2)])
+def test_a_full_disk_behind_stderr_changes_no_exit_code(where, code):
+    """Where the progress of verify goes. Behind stdout it does: what was asked for is lost."""
+    command = shlex.join([sys.executable, "-m", "nagle_lab", "verify", str(CLEAN)])
+    assert subprocess.run(["sh", "-c", f"{command} {where}"], capture_output=True, check=False).returncode == code
 
 
 def test_a_stored_run_shows_what_was_recorded(run):

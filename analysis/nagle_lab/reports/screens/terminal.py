@@ -45,6 +45,16 @@ class _Console(Console):
         """Leave it to the command line: rich would end with exit code 1, a verdict."""
         raise BrokenPipeError
 
+    def _write_buffer(self) -> None:
+        """What cannot be written on stderr, as on a full disk, is lost, as of errors.tell: the exit code says it."""
+        try:
+            super()._write_buffer()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            if not self.stderr:
+                raise
+
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         """Lines end where their text does, except on a terminal: rich fills them up to the width."""
         text = super()._render_buffer(buffer)
