@@ -58,7 +58,9 @@ def line(folder, text: str) -> int:
     return next(number for number, one in enumerate(lines, 1) if text in one)
 
 
-HELD = SimpleNamespace(hold_ms=Range(0.0, 40.0), stalls=1, behind_full=0, held_ends=[], delayed_ends=[], grounds={})
+HELD = SimpleNamespace(
+    hold_ms=Range(0.0, 40.0), stalls=1, behind_full=0, held_ends=[], delayed_ends=[], is_mutual=False, grounds={}
+)
 SO_DEBUG = "peer.setsockopt(SOL_SOCKET, TCP_NODELAY, 1)"
 
 
