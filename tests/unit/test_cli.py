@@ -192,12 +192,6 @@ def test_the_ladder_tells_the_story_in_order(run):
     assert "◀" in release and "615 B" in release
 
 
-def test_a_capture_without_a_stall_is_null_in_json_as_it_is_an_ordinary_exchange_on_the_screen(run):
-    assert run("show", "--json", CLEAN)[:2] == (0, "null\n")
-    assert run("show", CLEAN)[0] == 0
-    assert run("show", "--json", "--stall", "1", CLEAN)[0] == 2
-
-
 @pytest.mark.parametrize(("where", "code"), [("2>/dev/full", 0), (">/dev/full", 2)])
 def test_a_full_disk_behind_stderr_changes_no_exit_code(where, code):
     """Where the progress of verify goes. Behind stdout it does: what was asked for is lost."""

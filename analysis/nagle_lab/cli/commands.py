@@ -448,8 +448,7 @@ def show_(**options: Any) -> Exit:
     """Show one stall of a capture in full, or a stored run again.
 
     With tshark, every field of its three frames is shown. Of a capture without a stall, show an ordinary
-    exchange; with --json, null. For a run folder, --stall N shows a stall from the capture at the end that held data
-    back.
+    exchange. For a run folder, --stall N shows a stall from the capture at the end that held data back.
     """
     return _command("captures.show", options)
 

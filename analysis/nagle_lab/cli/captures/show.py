@@ -1,4 +1,4 @@
-"""nagle-lab show: a stored run again, or one stall of a capture in full; without one an ordinary exchange."""
+"""nagle-lab show: a stored run again, or one stall of a capture in full; without a stall an ordinary exchange."""
 
 import sys
 from pathlib import Path
@@ -35,11 +35,8 @@ def command(path: Path, number: int | None, as_json: bool, **files: Path | None)
 
 
 def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:
-    if not result.stalls and number is None and (one := examples([path], result).exchange):
-        if as_json:
-            sys.stdout.write("null\n")
-        else:
-            show_exchange(result, one, console())
+    if not result.stalls and number is None and not as_json and (one := examples([path], result).exchange):
+        show_exchange(result, one, console())
         return Exit.OK
     number, stall = _choose(path, result, number)
     if as_json:
