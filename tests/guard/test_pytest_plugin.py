@@ -350,15 +350,19 @@ def test_what_is_kept_where_it_is_asked_for(suite):
 def test_captures_for_which_a_folder_has_no_room_are_kept_beside_the_recording(suite):
     if refused := mount_refused():
         pytest.skip(refused)
-    suite.write("test_two.py", "from net import *\ndef test_clean(): talk('nodelay')\n")
+    several = (
+        "@pytest.mark.parametrize('number', '!?')\ndef test_clean(number): talk('nodelay')\n"  # one name for both
+    )
+    suite.write("test_two.py", f"import pytest\nfrom net import *\n{several}")
     small = suite.folder / "small"
     small.mkdir()
     mounting = f'mount -t tmpfs -o size=4k tmpfs {shlex.quote(str(small))} && exec "$@"'
     before = (*AS_ROOT, "unshare", "--mount", "sh", "-c", mounting, "sh")
     ended = suite.run("--nagle", f"--nagle-keep={small}", before=before)
-    assert (ended.code, ended.cases["test_clean"].verdict) == (0, "CLEAN"), ended.out + ended.err
+    assert (ended.code, {one.verdict for one in ended.cases.values()}) == (0, {"CLEAN"}), ended.out + ended.err
     (said,) = re.findall(rf"^{small}: No space left on device: captures that could .* are in (.*)$", ended.out, re.M)
-    assert suite.kept() == ["session.pcapng", "test_two.py_test_clean.pcapng"]
+    name = "test_two.py_test_clean"
+    assert suite.kept() == ["session.pcapng", f"{name}-2.pcapng", f"{name}.pcapng"]
     assert nagle_lab.analyze(Path(said) / "test_two.py_test_clean.pcapng").verdict == "CLEAN"
 
 

@@ -101,7 +101,7 @@ def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
 
 def test_a_signal_to_the_program_ends_the_bisection(monkeypatch, run):
     """It goes to the program that is tried, whose exit code tells of it; what was tried before is shown."""
-    outcomes = [Outcome(status=0), Outcome(status=128 + signal.SIGTERM)]
+    outcomes = [Outcome(status=128 + signal.SIGTERM), Outcome(status=0, interrupted=True)]  # the first by itself
     result = tried("STALL")[0].result
     monkeypatch.setattr(releases, "install_release", lambda *_: SimpleNamespace(environment={}))
     guarded = (SimpleNamespace(result=result, guarded=SimpleNamespace(outcome=outcome)) for outcome in outcomes)
@@ -111,10 +111,9 @@ def test_a_signal_to_the_program_ends_the_bisection(monkeypatch, run):
     assert [line.split()[0] for line in out.splitlines() if line[:1].isdigit()] == ["0.9"]
 
 
-def test_the_time_limit_is_no_interruption():
-    assert not Outcome(status=128 + signal.SIGTERM, timed_out=True).interrupted
+def test_which_signal_ended_a_command():
     assert Outcome(status=128 + signal.SIGSEGV).signal == signal.SIGSEGV
-    assert not Outcome(status=128 + signal.SIGSEGV).interrupted and not Outcome(status=1).interrupted
+    assert Outcome(status=1).signal is None and Outcome().signal is None
 
 
 def test_bisect_with_no_command_is_one_line(run):

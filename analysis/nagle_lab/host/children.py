@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.host.signals import handling
+from nagle_lab.host.signals import ENDING, handling
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _FROM_KERNEL = 128  # SI_KERNEL: the terminal sends its signals to every process in the foreground
@@ -33,6 +33,7 @@ class Ended:
 
     status: int  # as a shell says it: its exit code, or 128 and the signal
     timed_out: bool = False
+    interrupted: bool = False  # a signal that ends programs came meanwhile: Ctrl-C, for one
 
 
 class NotStartedError(Exception):
@@ -120,15 +121,16 @@ class Child:
         After ``limit_s`` it gets SIGTERM, and GRACE_S later SIGKILL.
         """
         end, timed_out = None if limit_s is None else time.monotonic() + limit_s, False
-        parent, orphaned = os.getppid(), False
+        parent, orphaned, interrupted = os.getppid(), False, False
         while True:
             status = self._reap()
             if status is not None:
-                return Ended(status, timed_out)
+                return Ended(status, timed_out, interrupted)
             if os.getppid() != parent and not orphaned:  # nobody waits for it any more
                 end, orphaned = time.monotonic(), True
             left = 60.0 if end is None else max(end - time.monotonic(), 0.0)
             info = signal.sigtimedwait(TAKEN, left)
+            interrupted |= info is not None and info.si_signo in ENDING
             if info is None and end is not None and time.monotonic() >= end:
                 self._signal(signal.SIGKILL if timed_out else signal.SIGTERM)
                 end, timed_out = time.monotonic() + GRACE_S, True

@@ -1,6 +1,7 @@
 """Where captures of tests are kept: in the folder asked for, or, if that has no room, beside the recording."""
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -26,13 +27,15 @@ class KeptCaptures:
         try:
             return _moved(capture, self._folder, name)
         except OSError as error:
-            self.problem = f"{self._folder}: {error.strerror}"
-        with suppress(OSError):
-            to = self._recorded_in / name
-            capture.rename(to)  # a full disk has room for that
-            self.problem += f": captures that could not be kept there are in {self._recorded_in}"
-            return to
-        return None
+            problem = f"{self._folder}: {error.strerror}"
+        try:
+            to = _linked(capture, self._recorded_in, name)
+        except OSError:
+            self.problem = f"{problem}: some captures could not be kept"
+            return None
+        if self._folder != self._recorded_in:
+            self.problem = f"{problem}: captures that could not be kept there are in {self._recorded_in}"
+        return to
 
 
 def file_name(nodeid: str) -> str:
@@ -40,11 +43,26 @@ def file_name(nodeid: str) -> str:
     return re.sub(r"[^\w.-]+", "_", nodeid.replace("/", "-"))[-150:].strip("_.-") or "test"
 
 
+def _names(folder: Path, name: str) -> Iterator[Path]:
+    """A path in a folder, and others to take where it is taken."""
+    yield folder / name
+    for number in count(2):
+        yield folder / f"{name.removesuffix('.pcapng')}-{number}.pcapng"
+
+
+def _linked(capture: Path, folder: Path, name: str) -> Path:
+    """Move a file within its file system: a full disk has room for that."""
+    for to in _names(folder, name):
+        with suppress(FileExistsError):
+            to.hardlink_to(capture)
+            break
+    remove(capture)
+    return to
+
+
 def _moved(capture: Path, folder: Path, name: str) -> Path:
     content = read(capture)  # it may be on another file system
-    stem = name.removesuffix(".pcapng")
-    for number in count(1):
-        to = folder / (name if number == 1 else f"{stem}-{number}.pcapng")
+    for to in _names(folder, name):
         try:
             write(to, content, "x")
             break

@@ -76,6 +76,7 @@ def _run(job: Job, folder: Path) -> Outcome:
     return Outcome(
         status=ended.status,
         timed_out=ended.timed_out,
+        interrupted=ended.interrupted,
         started=True,
         problem=recorder.problem,
         try_another_way=False,

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.host.signals import ENDING
-
 JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
 REQUEST, READY = "request.json", "ready"  # of what runs already
 RESERVE = "reserve"  # room for the outcome, should the disk be full by then
@@ -48,6 +46,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     status: int | None = None  # as a shell says it: its exit code, or 128 and the signal; None: it never ran
     timed_out: bool = False
+    interrupted: bool = False  # a signal that ends programs came meanwhile: Ctrl-C, for one
     started: bool = False  # whether the command began
     problem: str = ""  # why it never ran, or why the recording is not whole
     try_another_way: bool = True  # whether that was for want of a namespace: another way may work
@@ -63,11 +62,6 @@ class Outcome(msgspec.Struct, frozen=True):
     def signal(self) -> int | None:
         """The number of the signal that ended the command; None if none did."""
         return self.status - 128 if self.status is not None and self.status > 128 else None
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the command, or a signal by which programs are ended, and not its time limit."""
-        return self.signal in ENDING and not self.timed_out
 
 
 def write_record(record: Job | Outcome, path: Path) -> None:
