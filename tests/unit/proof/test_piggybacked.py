@@ -462,18 +462,3 @@ def test_answers_are_as_quick_where_the_question_acknowledged_nothing_new(diagno
         if number % 3 == 0:
             c.client_acks(after_ns=10 * US)
     assert diagnose(c.seen_at("server")).verdict == "CLEAN"
-
-
-@pytest.mark.parametrize(("pushes", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
-def test_what_follows_data_that_the_peer_pushes_by_a_clock_may_have_been_held(diagnose, pushes, verdict):
-    """A remote desktop: a picture every 33 ms; the pointer every 16, each second movement right behind a picture."""
-    c = Conversation()
-    c.handshake(after_ns=15 * US)
-    for number in range(80):
-        since = (14 + number * 7 % 5 * 3) * MS  # the movement before comes at any time between two pictures
-        c.client_sends(6, at_ns=c.t0_ns + number * 33 * MS + since)
-        c.server_sends(216, at_ns=c.t0_ns + (number + 1) * 33 * MS + (0 if pushes else since - 14 * MS))
-        c.client_sends(6, after_ns=(36 + number % 9) * US)
-        c.server_acks(after_ns=10 * US)
-    result = diagnose(c.segments)
-    assert (result.verdict, set(result.quality.unresolved)) == (verdict, {"ack_on_data"} if pushes else set())

@@ -8,7 +8,7 @@ docs/proof.md, rule 5.
 
 import math
 from bisect import bisect_left, bisect_right
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from statistics import correlation, pstdev
 
 from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_spoke
@@ -324,14 +324,9 @@ def _speaks_between(observed: Observed) -> bool:
 def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, but this one never while its own data is unacknowledged.
 
-    The peer sends by a clock, and this end not only when the peer does; or the peer goes on without waiting for
-    answers, and this end also sends long after what it received.
+    The peer goes on without waiting for answers, and this end also sends long after what it received.
     """
-    if len(c) < TALKS or _times_not_held(c, observed):
-        return False
-    if _is_peer_by_a_clock(c):
-        return True
-    if not _speaks_between(observed):
+    if len(c) < TALKS or not _speaks_between(observed) or _times_not_held(c, observed):
         return False
     beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
     return times_peer_spoke(c) + beside >= COMPARABLE
@@ -346,15 +341,17 @@ def _ranked(numbers: list[int]) -> list[float]:
 def _is_peer_by_a_clock(prompt: Candidates) -> bool:
     """Whether the peer sent the data that carried the ACKs by a clock of its own, not as a reaction to what it got.
 
-    Then that data is no question, and what follows it no answer. It is so if the time from one of these segments of
-    the peer to the next varies less than the time from what it received to that segment.
+    Then that data is no question, and what follows it no answer. It is so if the time from one of the peer's segments
+    to the next varies less than the time from what it received to its next segment.
     """
+    answered: dict[int, int] = {}  # frame of a release → how long after the peer's data
     between, waits = [], []
-    connections, sent_at = prompt.connection, prompt.at - prompt.ack_to_release
-    for group in groups(connections):
-        times = [int(ts) for ts in pick(sent_at, group)]
-        between += [later - earlier for earlier, later in pairwise(times)]
-        waits += [int(wait) for wait in pick(prompt.trigger_to_ack, group)][1:]
+    rows = (prompt.trigger_frame, prompt.release_frame, prompt.trigger_to_ack, prompt.ack_to_release)
+    for trigger, released, wait, release in zip(*rows, strict=True):
+        if int(trigger) in answered:
+            waits.append(int(wait))
+            between.append(answered.pop(int(trigger)) + int(wait))
+        answered[int(released)] = int(release)
     if len(waits) < PAIRS:
         return False
     return middle_half(between) < (1 - BY_CHANCE / math.sqrt(len(waits))) * middle_half(waits)
