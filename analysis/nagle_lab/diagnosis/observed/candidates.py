@@ -82,7 +82,7 @@ class Candidates:
 
     def __sub__(self, other: "Candidates") -> "Candidates":
         """Those that are none of the others."""
-        return self.not_among(self.row, other.row)
+        return self.not_among(self.row, other.row) if len(other) else self
 
     def only(self, condition: Column) -> "Candidates":
         """Those for which the condition (n,) is true."""

@@ -183,7 +183,8 @@ def _after_path_became_longer(own: Reactions) -> int | None:
     """
     if not own.handshake:
         return None
-    quick = [*own.handshake, *(ns for ns in own.ack if ns < max(own.handshake) + DELAYED)]
+    delayed_from = max(own.handshake) + DELAYED
+    quick = [*own.handshake, *(ns for ns in own.ack if ns < delayed_from)]
     usual = int(percentile(quick, 25))
     least, most = round_trip_bounds(usual)
     is_steady = percentile(quick, 75) <= most and any(least <= ns <= most for ns in own.handshake)

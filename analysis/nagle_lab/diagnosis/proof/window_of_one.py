@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import distinct, groups, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, pick, total
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
@@ -50,11 +50,12 @@ def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
     it is asked of the route again after an hour). So one that waits for no ACK would have it, too, if it began later;
     or before, if none ended in between.
     """
+    not_held_on = observed.program.not_held_on
+    last_ended = {peer: max(ended for _, ended in times.values()) for peer, times in not_held_on.items() if times}
     found: set[int] = set()
-    for number, peer, began in zip(held.connection, held.peer_program, held.began, strict=True):
-        not_waiting = observed.program.not_held_on.get(int(peer), {})
-        if int(number) not in not_waiting and any(int(began) < ended for _, ended in not_waiting.values()):
-            found.add(int(number))
+    for number, peer, began in zip(*map(listed, (held.connection, held.peer_program, held.began)), strict=True):
+        if number not in not_held_on.get(peer, ()) and began < last_ended.get(peer, began):
+            found.add(number)
     return found
 
 
