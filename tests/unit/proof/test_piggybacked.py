@@ -462,3 +462,62 @@ def test_answers_are_as_quick_where_the_question_acknowledged_nothing_new(diagno
         if number % 3 == 0:
             c.client_acks(after_ns=10 * US)
     assert diagnose(c.seen_at("server")).verdict == "CLEAN"
+
+
+@pytest.mark.parametrize(("pushes", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_what_follows_data_that_the_peer_pushes_by_a_clock_may_have_been_held(diagnose, pushes, verdict):
+    """A remote desktop: a picture every 33 ms; the pointer every 16, each second movement right behind a picture."""
+    c = Conversation()
+    c.handshake(after_ns=15 * US)
+    for number in range(80):
+        since = (14 + number * 7 % 5 * 3) * MS  # the movement before comes at any time between two pictures
+        c.client_sends(6, at_ns=c.t0_ns + number * 33 * MS + since)
+        c.server_sends(216, at_ns=c.t0_ns + (number + 1) * 33 * MS + (0 if pushes else since - 14 * MS))
+        c.client_sends(6, after_ns=(36 + number % 9) * US)
+        c.server_acks(after_ns=10 * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, set(result.quality.unresolved)) == (verdict, {"ack_on_data"} if pushes else set())
+
+
+def test_a_busy_server_that_answers_many_in_turn_keeps_no_clock(diagnose):
+    """60 clients ask four times; the first and the third answer come late, 18 ms apart on each connection."""
+    talks = []
+    for number in range(60):
+        c = Conversation(client=("10.0.0.1", 40_000 + number))
+        c.handshake(after_ns=15 * US)
+        asked = c.t0_ns + 50 * MS
+        c.client_sends(REQUEST, at_ns=asked)
+        c.server_sends(BODY, at_ns=asked + (8 + number % 3) * MS)
+        c.client_sends(REQUEST, after_ns=(36 + number % 9) * US)
+        c.server_sends(BODY, after_ns=300 * US)
+        c.client_sends(REQUEST, after_ns=(1 + number % 5) * MS)
+        c.server_sends(BODY, at_ns=asked + (26 + number % 3) * MS)
+        c.client_sends(REQUEST, after_ns=(36 + number % 9) * US)
+        c.server_sends(BODY, after_ns=300 * US)
+        c.close()
+        talks.append(c.segments)
+    assert diagnose(merge(*talks)).verdict == "CLEAN"
+
+
+@pytest.mark.parametrize("late", [6, 1])
+def test_who_asks_again_at_once_sends_no_data_of_its_own(diagnose, late):
+    """A server answers every 10 ms; its client asks again at once, or, one time in ``late``, when it has time to."""
+    c = Conversation()
+    c.handshake(after_ns=15 * US)
+    begin = c.t0_ns
+    for number in range(1, 120):
+        c.client_sends(REQUEST, after_ns=(36 + number % 9) * US if number % late or late == 1 else number % 7 * MS)
+        c.server_sends(BODY, at_ns=begin + number * 10 * MS)
+    assert diagnose(c.segments).verdict == "CLEAN"
+
+
+@pytest.mark.parametrize(("sizes", "verdict"), [((6, 12, 18), "INCONCLUSIVE"), ((6, 13, 20), "CLEAN")])
+def test_sums_of_sizes_at_the_peer_may_be_merged_writes(diagnose, sizes, verdict):
+    """A client sends the pointer's movements by threes, each as soon as a picture comes; captured at the server."""
+    c = Conversation()
+    c.handshake(after_ns=15 * US)
+    c.client_sends(6)
+    for number in range(1, 40):
+        c.server_sends(216, at_ns=c.t0_ns + number * 33 * MS)
+        c.client_sends(sizes[1 + number % 5 // 4], after_ns=(40 + number * 7 % 12) * US)
+    assert diagnose(c.segments).verdict == verdict

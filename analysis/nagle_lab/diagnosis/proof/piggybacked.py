@@ -8,7 +8,7 @@ docs/proof.md, rule 5.
 
 import math
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import correlation, pstdev
 
 from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_spoke
@@ -119,9 +119,13 @@ def _answers_as_soon(prompt: Candidates, observed: Observed) -> bool:
 
 def _were_merged(prompt: Candidates, observed: Observed) -> bool:
     """Whether writes were merged while they waited, nearly all of them, or those of an end that writes by a clock."""
-    merged = _merged_writes(prompt, observed)
-    are_nearly_all = len(merged) > NEARLY_ALL * len(prompt)
-    return (are_nearly_all and _ever_released_early(observed)) or _are_by_a_clock(merged, prompt, observed)
+    if _are_nearly_all_merged(prompt, observed) and _ever_released_early(observed):
+        return True
+    return _are_by_a_clock(_merged_writes(prompt, observed), prompt, observed)
+
+
+def _are_nearly_all_merged(prompt: Candidates, observed: Observed) -> bool:
+    return len(_merged_writes(prompt, observed)) > NEARLY_ALL * len(prompt)
 
 
 def _of_the_same_lengths(prompt: Candidates, held: Candidates) -> Candidates:
@@ -148,7 +152,7 @@ def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed
     are_most = CONCLUSIVE <= len(prompt) > len(c) / 2  # a few of many on a busy machine are as quick by chance
     if are_most and (_answers_like_a_kernel(middle, observed) or _is_too_soon(middle, observed)):
         return True
-    return middle <= AT_PEER and _are_two_talkers(prompt, observed)
+    return middle <= AT_PEER and (_are_nearly_all_merged(prompt, observed) or _are_two_talkers(prompt, observed))
 
 
 def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
@@ -198,7 +202,7 @@ def _may_have_waited(prompt: Candidates, c: Candidates, observed: Observed, low:
     return (
         (_both_speak_unasked(prompt, c, observed) and _never_beside(prompt, c, observed))
         or _are_two_talkers(prompt, observed)
-        or len(_merged_writes(prompt, observed)) > NEARLY_ALL * len(prompt)
+        or _are_nearly_all_merged(prompt, observed)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, observed)
         or _early_acks_release(prompt, observed)
@@ -324,9 +328,14 @@ def _speaks_between(observed: Observed) -> bool:
 def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, but this one never while its own data is unacknowledged.
 
-    The peer goes on without waiting for answers, and this end also sends long after what it received.
+    The peer sends by a clock, and this end not only when the peer does; or the peer goes on without waiting for
+    answers, and this end also sends long after what it received.
     """
-    if len(c) < TALKS or not _speaks_between(observed) or _times_not_held(c, observed):
+    if len(c) < TALKS or _times_not_held(c, observed):
+        return False
+    if _is_peer_by_a_clock(c) and not _mostly_follows_at_once(c):
+        return True
+    if not _speaks_between(observed):
         return False
     beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
     return times_peer_spoke(c) + beside >= COMPARABLE
@@ -341,20 +350,30 @@ def _ranked(numbers: list[int]) -> list[float]:
 def _is_peer_by_a_clock(prompt: Candidates) -> bool:
     """Whether the peer sent the data that carried the ACKs by a clock of its own, not as a reaction to what it got.
 
-    Then that data is no question, and what follows it no answer. It is so if the time from one of the peer's segments
-    to the next varies less than the time from what it received to its next segment.
+    Then that data is no question, and what follows it no answer. It is so if the time from one of these segments of
+    the peer to the next varies less than the time from what it received to that segment. It takes
+    PAIRS of one connection and more: many that a busy server answers in turn are as regular among them.
     """
-    answered: dict[int, int] = {}  # frame of a release → how long after the peer's data
     between, waits = [], []
-    rows = (prompt.trigger_frame, prompt.release_frame, prompt.trigger_to_ack, prompt.ack_to_release)
-    for trigger, released, wait, release in zip(*rows, strict=True):
-        if int(trigger) in answered:
-            waits.append(int(wait))
-            between.append(answered.pop(int(trigger)) + int(wait))
-        answered[int(released)] = int(release)
-    if len(waits) < PAIRS:
+    connections, sent_at = prompt.connection, prompt.at - prompt.ack_to_release
+    for group in groups(connections):
+        if len(group) <= PAIRS:
+            continue
+        times = [int(ts) for ts in pick(sent_at, group)]
+        between += [later - earlier for earlier, later in pairwise(times)]
+        waits += [int(wait) for wait in pick(prompt.trigger_to_ack, group)][1:]
+    if not waits:
         return False
     return middle_half(between) < (1 - BY_CHANCE / math.sqrt(len(waits))) * middle_half(waits)
+
+
+def _mostly_follows_at_once(prompt: Candidates) -> bool:
+    """Whether most of what the peer acknowledged had been sent right behind its data before.
+
+    So does who asks again as soon as a busy server has answered.
+    """
+    released = set(listed(prompt.release_frame))
+    return 2 * sum(frame in released for frame in listed(prompt.trigger_frame)) > len(prompt)
 
 
 def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
