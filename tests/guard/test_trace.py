@@ -14,7 +14,7 @@ from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_output import read_trace
 from support.guarded import SERVER
 from support.guarded import guard as guard_command
-from support.traced import C, line, lines, program, traced, writes_of
+from support.traced import NODE_ASKS, C, line, lines, program, traced, writes_of
 
 pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why), pytest.mark.long]
 
@@ -31,18 +31,6 @@ function reply(socket) {
 const server = net.createServer({ noDelay: false }, (socket) => {
   if (how === "lost") { socket.setNoDelay(true); socket.setNoDelay(false); }
   socket.on("data", () => reply(socket));
-});
-
-server.listen(0, "127.0.0.1", () => {
-  let left = 30, got = 0;
-  const client = net.connect(server.address().port, "127.0.0.1", () => client.write(Buffer.alloc(100)));
-  client.on("data", (data) => {
-    got += data.length;
-    if (got < 800) return;
-    got = 0;
-    if (--left) client.write(Buffer.alloc(100));
-    else { client.end(); server.close(); }
-  });
 });
 """
 # A parent that accepts, and a child that answers: the header by one thread, the body by another.
@@ -160,7 +148,7 @@ def test_the_sitecustomize_that_a_program_has_is_loaded(tmp_path):
 @pytest.mark.skipif(not shutil.which("node"), reason="there is no Node.js")
 @pytest.mark.parametrize("how", ["never", "lost"])
 def test_the_two_lines_of_a_node_program(tmp_path, how):
-    path = program(tmp_path, "server.js", NODE)
+    path = program(tmp_path, "server.js", NODE + NODE_ASKS)
     writes = writes_of(tmp_path, ["node", str(path), how])
     assert lines(writes) == [
         (line(path, "alloc(200)"), "reply", "write", 200), (line(path, "alloc(600)"), "reply", "write", 600),

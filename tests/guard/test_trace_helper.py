@@ -8,7 +8,7 @@ import pytest
 
 from nagle_lab.guard.tracing import strace_command
 from support.guarded import SERVER
-from support.traced import line, lines, program, writes_of
+from support.traced import NODE_ASKS, line, lines, program, writes_of
 
 pytestmark = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
 
@@ -26,18 +26,6 @@ function reply(socket) {
 }
 
 const server = net.createServer({ noDelay: false }, (socket) => socket.on("data", () => reply(socket)));
-
-server.listen(0, "127.0.0.1", () => {
-  let left = 30, got = 0;
-  const client = net.connect(server.address().port, "127.0.0.1", () => client.write(Buffer.alloc(100)));
-  client.on("data", (data) => {
-    got += data.length;
-    if (got < 800) return;
-    got = 0;
-    if (--left) client.write(Buffer.alloc(100));
-    else { client.end(); server.close(); }
-  });
-});
 """
 GO = """
 package main
@@ -90,7 +78,7 @@ def test_of_a_python_program(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("node"), reason="there is no Node.js")
 def test_of_a_node_program(tmp_path):
-    path = program(tmp_path, "server.js", NODE)
+    path = program(tmp_path, "server.js", NODE + NODE_ASKS)
     assert lines(writes_of(tmp_path, ["node", str(path)])) == [
         (line(path, "send(socket, 200)"), "reply", "write", 200),
         (line(path, "send(socket, 600)"), "reply", "write", 600),

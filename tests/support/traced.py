@@ -58,6 +58,20 @@ int main(int count, char **name) {
     return 0;
 }
 """
+# The second half of a program in Node.js whose `server` answers in 800 bytes: it asks that 30 times.
+NODE_ASKS = """
+server.listen(0, "127.0.0.1", () => {
+  let left = 30, got = 0;
+  const client = net.connect(server.address().port, "127.0.0.1", () => client.write(Buffer.alloc(100)));
+  client.on("data", (data) => {
+    got += data.length;
+    if (got < 800) return;
+    got = 0;
+    if (--left) client.write(Buffer.alloc(100));
+    else { client.end(); server.close(); }
+  });
+});
+"""
 
 
 def program(folder: Path, name: str, text: str) -> Path:
