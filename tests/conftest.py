@@ -18,6 +18,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
 from support.command import Ended
 from support.engines import ENGINES
+from support.rights import mount_refused
 from support.site import built
 from support.synthetic import Segment, pcap_bytes
 from support.turns import unit_of
@@ -67,6 +68,14 @@ def tshark() -> str:
     if path is None:
         pytest.fail("tshark is not installed, and this test compares with it: apt-get install tshark")
     return path
+
+
+@pytest.fixture
+def may_record(tmp_path, monkeypatch):
+    """Nothing without the right to record what runs; what is kept of it goes where the test's files are."""
+    if refused := mount_refused():
+        pytest.skip(refused)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,9 @@ from nagle_lab.guard.recording import record_running
 from nagle_lab.guard.recording.target import Target
 from support.guarded import GUARD
 from support.namespaces import is_recorded, sent
-from support.rights import mount_refused
 from support.waiting import unread, within
+
+pytestmark = pytest.mark.usefixtures("may_record")
 
 ASKED_FOREVER = textwrap.dedent("""
     import socket, sys, threading
@@ -39,13 +40,6 @@ ASKED_FOREVER = textwrap.dedent("""
                     got += len(s.recv(4096))
 """)
 PORT = 18081
-
-
-@pytest.fixture(autouse=True)
-def may_record(tmp_path, monkeypatch):
-    if refused := mount_refused():
-        pytest.skip(refused)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @pytest.fixture

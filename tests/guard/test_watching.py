@@ -20,9 +20,10 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from support.crowd import AT_ONCE, crowd
 from support.namespaces import FIN_WAIT_2, is_recorded, sent, sockets
-from support.rights import mount_refused
 from support.schemas import check
 from support.waiting import within
+
+pytestmark = pytest.mark.usefixtures("may_record")
 
 COMMAND = [sys.executable, "-m", "nagle_lab", "watch"]
 PORT = 18082
@@ -53,13 +54,6 @@ ASKED = textwrap.dedent("""
     print("done", flush=True)
     input()
 """)
-
-
-@pytest.fixture(autouse=True)
-def may_record(tmp_path, monkeypatch):
-    if refused := mount_refused():
-        pytest.skip(refused)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 class Asked:
