@@ -11,15 +11,14 @@ from support.rows import differences, our_rows, truth
 from support.synthetic import (
     ETHERNET,
     LOOP,
-    MS,
     NULL,
     RAW,
     SLL,
     SLL2,
     US,
-    Conversation,
     Frame,
     Segment,
+    acked_late,
     merge,
     pcap_bytes,
     pcapng_bytes,
@@ -29,11 +28,7 @@ from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, tunne
 
 def talk(**settings) -> list[Segment]:
     """A little of everything that TCP headers can say."""
-    t = Conversation(**settings)
-    t.handshake()
-    t.client_sends(100)
-    t.server_sends(238)
-    t.client_acks(after_ns=40 * MS)
+    t = acked_late(**settings)
     t.server_sends(615, after_ns=10 * US)
     t.server_writes(3000)
     t.client_acks(sack=((5, 9), (10, 20)), window=0)

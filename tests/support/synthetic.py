@@ -274,6 +274,16 @@ class Conversation:
         return self._send(end, end.last_data.flags, end.last_data.length, after_ns, seq=end.last_data.seq)
 
 
+def acked_late(**settings: Any) -> Conversation:
+    """A conversation as far as the late ACK of the header."""
+    talk = Conversation(**settings)
+    talk.handshake()
+    talk.client_sends(100)
+    talk.server_sends(238)
+    talk.client_acks(after_ns=40 * MS)
+    return talk
+
+
 def merge(*captures: Iterable[Packet]) -> list[Packet]:
     """Several conversations in one capture, in time order."""
     return sorted((packet for capture in captures for packet in capture), key=lambda packet: packet.ts_ns)

@@ -24,15 +24,11 @@ from nagle_lab.tcp.plain import PlainEngine
 from support.engines import ENGINES, followed
 from support.files import rewrite
 from support.rows import our_rows, read, segment_row, truth
-from support.synthetic import MS, Conversation, Interface, pcap_bytes, pcapng_block, pcapng_bytes
+from support.synthetic import Conversation, Interface, acked_late, pcap_bytes, pcapng_block, pcapng_bytes
 
 
 def talk() -> Conversation:
-    t = Conversation()
-    t.handshake()
-    t.client_sends(100)
-    t.server_sends(238)
-    t.client_acks(after_ns=40 * MS)
+    t = acked_late()
     t.server_sends(615)
     return t
 

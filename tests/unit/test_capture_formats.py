@@ -36,6 +36,7 @@ from support.synthetic import (
     Frame,
     Interface,
     Segment,
+    acked_late,
     merge,
     pcap_bytes,
     pcapng_block,
@@ -44,11 +45,7 @@ from support.synthetic import (
 
 
 def talk(**settings) -> Conversation:
-    t = Conversation(**settings)
-    t.handshake()
-    t.client_sends(100)
-    t.server_sends(238)
-    t.client_acks(after_ns=40 * MS)
+    t = acked_late(**settings)
     t.server_sends(615, after_ns=10 * US)
     t.client_acks(sack=((5, 9), (10, 20)))
     t.server_writes(3000)

@@ -19,7 +19,7 @@ from nagle_lab.tcp.layout import LAYOUTS
 from support.engines import ENGINES, followed
 from support.files import rewrite
 from support.rows import segment_row, truth
-from support.synthetic import ETHERNET, MS, NULL, RAW, SLL, Conversation, Frame, Segment, merge, pcap_bytes, tcp_bytes
+from support.synthetic import ETHERNET, NULL, RAW, SLL, Frame, Segment, acked_late, merge, pcap_bytes, tcp_bytes
 from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, ipv6, tunnelled, udp
 
 ONE = Segment(10**18, "10.0.0.1", 40000, "10.0.0.2", 80, 1, 2, "PA", 100)
@@ -53,11 +53,7 @@ def rows_of(segments: list[Decoded]):
 
 
 def talk(client="10.0.0.1", server="10.0.0.2") -> list[Segment]:
-    t = Conversation((client, 40000), (server, 80))
-    t.handshake()
-    t.client_sends(100)
-    t.server_sends(238)
-    t.client_acks(after_ns=40 * MS)
+    t = acked_late(client=(client, 40000), server=(server, 80))
     t.close()
     return t.segments
 
