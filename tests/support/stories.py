@@ -14,13 +14,14 @@ Story = Callable[[Conversation, int], None]  # what one exchange looks like, giv
 def talk(
     exchange: Story,
     exchanges: int = 20,
+    first: Story | None = None,
     **settings: object,
 ) -> Conversation:
-    """A connection with ``exchanges`` exchanges; the first is always fast (quick ACKs)."""
+    """A connection with ``exchanges`` exchanges; the first is fast (quick ACKs), or ``first``."""
     conversation = Conversation(**settings)  # type: ignore[arg-type]
     conversation.handshake()
     for number in range(exchanges):
-        (exchange if number else prompt)(conversation, number)
+        (exchange if number else first or prompt)(conversation, number)
         conversation.pause(2 * MS)
     conversation.close()
     return conversation

@@ -28,17 +28,6 @@ def slow_one_write(c: Conversation, _: int) -> None:
     c.server_sends(HEADER + BODY, after_ns=3 * MS)
 
 
-def only(story, exchanges: int) -> Conversation:
-    """A connection of that story alone, from its first exchange on."""
-    conversation = Conversation()
-    conversation.handshake()
-    for number in range(exchanges):
-        story(conversation, number)
-        conversation.pause(2 * MS)
-    conversation.close()
-    return conversation
-
-
 def acked_at_once(c: Conversation, _: int) -> None:
     """Two writes, the second behind an ACK that comes at once: held for microseconds."""
     c.client_sends(REQUEST)
@@ -68,7 +57,7 @@ def diagnosed(tmp_path, segments, **options):
     ],
 )
 def test_what_a_run_without_a_stall_lacks(tmp_path, story, exchanges, missing):
-    result = diagnosed(tmp_path, only(story, exchanges).segments)
+    result = diagnosed(tmp_path, talk(story, exchanges, first=story).segments)
     assert what_is_missing(result, result.connections) is missing
     own = of_own_software(result, result.connections, "")
     assert (own.verdict is Verdict.CLEAN) is (missing is None)
@@ -77,7 +66,7 @@ def test_what_a_run_without_a_stall_lacks(tmp_path, story, exchanges, missing):
 
 def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(tmp_path):
     """Late ACKs enough that a capture of them is CLEAN; of one's own software more is asked."""
-    result = diagnosed(tmp_path, only(nodelay, 5).segments).concluded(Verdict.CLEAN, "")
+    result = diagnosed(tmp_path, talk(nodelay, 5, first=nodelay).segments).concluded(Verdict.CLEAN, "")
     quality = msgspec.structs.replace(result.quality, unresolved={Obstacle.PATH_VARIES: 1})
     own = of_own_software(msgspec.structs.replace(result, quality=quality), result.connections, "")
     assert (own.verdict, own.reason[:11]) == (Verdict.INCONCLUSIVE, "5 exchanges")
