@@ -16,6 +16,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 from nagle_lab.cli import main as cli
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
+from support.browser import chromium
 from support.command import Ended
 from support.engines import ENGINES
 from support.rights import mount_refused
@@ -68,6 +69,13 @@ def tshark() -> str:
     if path is None:
         pytest.fail("tshark is not installed, and this test compares with it: apt-get install tshark")
     return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A :class:`support.browser.Page`."""
+    with chromium() as page:
+        yield page
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from nagle_lab.experiments.opened import opened
 from nagle_lab.reports.html.overview import comparison_page
 from nagle_lab.reports.html.report import report_page
 from support import hostile
-from support.browser import Page, chromium
+from support.browser import Page
 from support.run_folders import shown_at
 
 REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
@@ -28,12 +28,6 @@ def report(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(report_page([shown_at(STALLED)]), encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as page:
-        yield page
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from support.browser import Page, chromium
+from support.browser import Page
 
 pytestmark = pytest.mark.long
 WIDE, PHONE, PROJECTOR = (1280, 900), (390, 800), (1920, 1080)
@@ -16,12 +16,6 @@ STALLED = "preset=nginx-static/nodelay-off"
 @pytest.fixture(scope="module")
 def site(built_site):
     return built_site
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as page:
-        yield page
 
 
 @pytest.fixture

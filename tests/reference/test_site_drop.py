@@ -15,7 +15,6 @@ import pytest
 import zstandard
 
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
-from support.browser import chromium
 from support.stories import client_held, talk
 from support.synthetic import pcapng_bytes
 
@@ -67,14 +66,13 @@ def server(site):
 
 
 @pytest.fixture(scope="module")
-def page(server):
-    with chromium() as page:
-        page.attach()
-        page.open(f"{server.url}/some/path/drop.html", 390, 800, dark=True)
-        assert page.complaints() == []
-        assert {*server.asked} <= {f"/some/path/{name}" for name in PAGE}
-        assert page.js("document.documentElement.scrollWidth") <= 390
-        yield page
+def page(server, browser):
+    browser.attach()
+    browser.open(f"{server.url}/some/path/drop.html", 390, 800, dark=True)
+    assert browser.complaints() == []
+    assert {*server.asked} <= {f"/some/path/{name}" for name in PAGE}
+    assert browser.js("document.documentElement.scrollWidth") <= 390
+    return browser
 
 
 def text(page, selector: str) -> str:

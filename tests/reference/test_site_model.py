@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
-from support.browser import chromium
 from support.site import SITE, load_model, module, predicted, sources
 
 SWEEPS = (REPOSITORY / "docs" / "sweeps.md").read_text()
@@ -24,10 +23,9 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def page(model, tmp_path_factory):
-    with chromium() as browser:
-        load_model(browser, model, tmp_path_factory.mktemp("model"))
-        yield browser
+def page(browser, model, tmp_path_factory):
+    load_model(browser, model, tmp_path_factory.mktemp("model"))
+    return browser
 
 
 @pytest.fixture(scope="module")
