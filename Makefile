@@ -75,7 +75,7 @@ test: setup ## all tests, fast ones first: unit, reference captures, hostile inp
 	@$(pytest) tests/unit tests/reference tests/hostile tests/guard tests/lab
 
 .PHONY: test-unit
-test-unit: ## unit tests only: no Docker, seconds
+test-unit: ## unit tests only: no Docker, about two minutes
 	@setup/python.sh dev
 	@$(pytest) tests/unit
 
