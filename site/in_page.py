@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.errors import NagleLabError, os_problem, printable
 from nagle_lab.evidence.examples import examples
 from nagle_lab.evidence.process_comments import processes_of
-from nagle_lab.reports.html.report import report_page
+from nagle_lab.reports.html.page import report_page
 from nagle_lab.reports.html.shown import shown_capture
 from nagle_lab.tcp import tables
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from nagle_lab.reports.html.report import report_page
+from nagle_lab.reports.html.page import report_page
 from support.browser import Page, chromium
 from support.run_folders import shown_at
 from support.site import built

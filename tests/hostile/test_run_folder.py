@@ -18,7 +18,7 @@ from nagle_lab.evidence.examples import Examples
 from nagle_lab.experiments import comparison
 from nagle_lab.reports.files.junit import junit, suite_of_run
 from nagle_lab.reports.files.markdown import page_of_run
-from nagle_lab.reports.html.report import report_page
+from nagle_lab.reports.html.page import report_page
 from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.screens.run import show_run
 from nagle_lab.runs import run as runs

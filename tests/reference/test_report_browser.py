@@ -12,7 +12,7 @@ from nagle_lab.cli.workshop.slides import slides_page
 from nagle_lab.experiments.comparison import compare
 from nagle_lab.experiments.opened import opened
 from nagle_lab.reports.html.overview import comparison_page
-from nagle_lab.reports.html.report import report_page
+from nagle_lab.reports.html.page import report_page
 from support import hostile
 from support.browser import Page
 from support.run_folders import shown_at

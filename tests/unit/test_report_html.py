@@ -32,7 +32,7 @@ from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.html.charts import Bar, Distribution, SizePoint, cliff_plot, distribution_plot, variant_plot
 from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
-from nagle_lab.reports.html.report import report_page
+from nagle_lab.reports.html.page import report_page
 from nagle_lab.reports.html.shown import shown_capture
 from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text, with_code
 from nagle_lab.reports.html.time_axis import common_scale

@@ -57,7 +57,7 @@ def test_a_report_without_matplotlib_says_so_and_has_the_rest():
     """As in a browser, which has no NumPy, either."""
     program = (
         "import sys\nsys.modules.update(dict.fromkeys(('matplotlib', 'numpy')))\n"
-        "from pathlib import Path\nfrom nagle_lab.reports.html.report import report_page\n"
+        "from pathlib import Path\nfrom nagle_lab.reports.html.page import report_page\n"
         "from nagle_lab.experiments.opened import opened\n"
         "from nagle_lab.reports.html.shown import shown_of\n"
         f"path = Path({str(STALLED)!r})\nprint(report_page([shown_of(opened(path), path)]))"
@@ -68,7 +68,7 @@ def test_a_report_without_matplotlib_says_so_and_has_the_rest():
     assert "Remedy." in page and 'class="seg trigger"' in page
 
 
-@pytest.mark.parametrize("module", ["overview", "report"])
+@pytest.mark.parametrize("module", ["overview", "page"])
 def test_each_page_brings_what_its_template_calls(module):
     """In a process of its own, as a command runs: compare, sweep and matrix do not load the page of captures."""
     program = (

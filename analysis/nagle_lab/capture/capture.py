@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from nagle_lab.capture import pcap, pcapng
 from nagle_lab.capture.clock import STRAY
-from nagle_lab.capture.compression import ENDS_EARLY, GZIP_MAGIC, ZSTD_MAGIC, Decompressed
+from nagle_lab.capture.compression import BY_MAGIC, ENDS_EARLY, Decompressed
 from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import ClockState, Facts, Position, RecordTaker, StoppedError, Trouble, TroubleKind
@@ -16,7 +16,6 @@ from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readabl
 from nagle_lab.capture.window import SMALLEST, WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
 
-COMPRESSIONS = {GZIP_MAGIC: "gzip", ZSTD_MAGIC: "zstd"}
 MAGIC_BYTES = 8
 # A few stray packets cost the waits they fall into; of more, or one in a thousand, nothing is called clean.
 MOST_BREAKS = 2 * STRAY
@@ -287,9 +286,9 @@ class _File:
     def _identify(self, window_bytes: int) -> PcapReader | PcapngReader:
         """Choose the reader by the file's first bytes. Raises NagleLabError if it is not a capture."""
         head = self._head()
-        compression = next((name for magic, name in COMPRESSIONS.items() if head.startswith(magic)), None)
-        if compression:
-            self._decompressed = Decompressed(self._stored, compression, head)
+        decompress = next((function for magic, function in BY_MAGIC.items() if head.startswith(magic)), None)
+        if decompress:
+            self._decompressed = Decompressed(self._stored, decompress, head)
             window = Window(self._decompressed, size=window_bytes)
         else:
             window = Window(self._stored, head, min(window_bytes, self._stored.expected_bytes or window_bytes))

@@ -12,13 +12,11 @@ from nagle_lab.capture.pcapng import (
     EPB_FLAGS,
     IF_NAME,
     INTERFACE,
-    OBSOLETE_PACKET,
-    PACKET,
     PACKET_HEADER,
     SECTION,
-    block_fault,
     blocks,
     options,
+    packet_blocks,
     packet_head,
 )
 from nagle_lab.capture.records import Interface, PcapFraming
@@ -59,9 +57,7 @@ class CommentTaker:
             elif block.type == INTERFACE:
                 found = dict(options(window.raw, order, block.at + 16, block.end))
                 self._names.append(found.get(IF_NAME, b"").decode(errors="replace"))
-        for block in blocks(window, at, order):
-            if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, len(interfaces)):
-                break
+        for block in packet_blocks(window, at, order, len(interfaces)):
             self.frames += 1
             at = block.end + 4
             packet = packet_head(window, block.at, block.type, order)

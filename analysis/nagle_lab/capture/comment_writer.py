@@ -19,12 +19,10 @@ from nagle_lab.capture.pcapng import (
     COMMENT,
     IF_TSRESOL,
     MAGIC,
-    OBSOLETE_PACKET,
     PACKET,
     PACKET_HEADER,
     SECTION,
-    block_fault,
-    blocks,
+    packet_blocks,
     packet_head,
 )
 from nagle_lab.capture.records import Interface, PcapFraming
@@ -107,9 +105,7 @@ class _Copy:
             )
         else:
             self._to.write(window.raw[begin:at])
-        for block in blocks(window, at, order):
-            if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, len(interfaces)):
-                break
+        for block in packet_blocks(window, at, order, len(interfaces)):
             self.frames += 1
             at = block.end + 4
             if not (due := self._due()):

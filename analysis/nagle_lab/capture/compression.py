@@ -1,7 +1,7 @@
 """gzip and zstd, decompressed as the bytes stream past: in bounded steps, up to the last byte before damage."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -41,10 +41,9 @@ class DamagedStreamError(Exception):
 class Decompressed:
     """A ByteSource of decompressed bytes. Damage ends it; `problem` then says what it was (empty: none)."""
 
-    def __init__(self, stored: ByteSource, compression: str, head: bytes) -> None:
+    def __init__(self, stored: ByteSource, decompress: "Callable[[_Input], Iterator[bytes]]", head: bytes) -> None:
         self.problem = ""
-        pieces = _Input(stored, head)
-        self._output = _gunzip(pieces) if compression == "gzip" else _unzstd(pieces)
+        self._output = decompress(_Input(stored, head))
         self._ready = memoryview(b"")
 
     def readinto(self, view: memoryview) -> int:
@@ -183,3 +182,6 @@ def _reason(text: str) -> str:
     if "too much memory" in text:
         return "needs too much memory: decompress it first with zstd -d --long=31"
     return "is damaged"
+
+
+BY_MAGIC = {GZIP_MAGIC: _gunzip, ZSTD_MAGIC: _unzstd}  # what a compressed file begins with

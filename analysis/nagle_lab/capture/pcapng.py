@@ -245,6 +245,14 @@ def block_fault(window: Window, block: Block, order: str, interfaces: int) -> st
     return ""
 
 
+def packet_blocks(window: Window, at: int, order: str, interfaces: int) -> Iterator[Block]:
+    """Yield blocks from ``at`` on until one is not complete, no packet, or has a :func:`block_fault`."""
+    for block in blocks(window, at, order):
+        if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, interfaces):
+            return
+        yield block
+
+
 def _packet_fault(packet: PacketHead, length: int, interfaces: int) -> str:
     if packet.captured + SHORTEST[PACKET] > length:
         return "a packet is longer than its block"

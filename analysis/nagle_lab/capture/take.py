@@ -6,8 +6,8 @@ from typing import NamedTuple
 from nagle_lab.capture.capture import Capture
 from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.pcap import heads
-from nagle_lab.capture.pcapng import OBSOLETE_PACKET, PACKET, block_fault, blocks, nanoseconds, packet_head
 from nagle_lab.capture.pcapng import PACKET_HEADER as PCAPNG_HEADER
+from nagle_lab.capture.pcapng import nanoseconds, packet_blocks, packet_head
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
 
@@ -66,9 +66,7 @@ class Taker:
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
         """Take packet blocks; see :class:`nagle_lab.capture.records.RecordTaker`."""
-        for block in blocks(window, at, order):
-            if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, len(interfaces)):
-                return block.at
+        for block in packet_blocks(window, at, order, len(interfaces)):
             packet = packet_head(window, block.at, block.type, order)
             interface = interfaces[packet.interface]
             ts = nanoseconds(packet.ticks, interface)

@@ -64,11 +64,11 @@ class Findings:
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are not stalls, by reason
     obstacles : undecided candidates, by reason
+    open_by_server : the same, by the server of the connection
     grounds : what the stalls are proved by
     holds : of the stalls of each program, and of each peer that is looked at by itself
     behind_full : stalls whose trigger was a full segment
     unresolved_exchanges : undecided exchanges: one of their candidates is undecided, and none is a stall
-    open_by_server : the same obstacles, by the server of the connection
     relays : how often data of a connection followed that of another one, as a relay's does
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often, by the role of the end whose data waited so

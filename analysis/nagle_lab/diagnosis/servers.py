@@ -3,14 +3,10 @@
 from collections import Counter, defaultdict
 
 from nagle_lab.diagnosis.observed.columns import (
-    Column,
     Columns,
     chunks,
-    counts,
-    distinct,
-    listed,
+    how_often,
     pick,
-    ranks,
     rows_where,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
@@ -34,9 +30,9 @@ class OpenByServer:
         server = involved.of_side("program", 1 - involved.rows("client"))
         is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LEAST_DELAY
         late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
-        self._late.update(_how_often(pick(server, late)))
+        self._late.update(how_often(pick(server, late)))
         for obstacle, unsure in judged.unresolved:
-            for number, count in _how_often(pick(server, unsure)).items():
+            for number, count in how_often(pick(server, unsure)).items():
                 self._open[number][obstacle] += count
             for row in map(int, unsure):
                 self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
@@ -66,13 +62,6 @@ class OpenByServer:
             )
             for server, number in numbers.items()
         }
-
-
-def _how_often(numbers: Column) -> dict[int, int]:
-    """How often each number is there."""
-    each = distinct(numbers)
-    often = counts(ranks(numbers, each), len(each)) if len(numbers) else ()
-    return dict(zip(listed(each), listed(often), strict=True))
 
 
 def _totals(connections: Table, servers: set[PackedEnd]) -> tuple[Counter[PackedEnd], Counter[PackedEnd], bool]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.result.which_connections import busiest
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write, Writes
 from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts, packets_of
 from nagle_lab.evidence.file_names import file_names

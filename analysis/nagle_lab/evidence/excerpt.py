@@ -114,7 +114,7 @@ def _packets(
         EndPair, list[tuple[Connection, bool]]
     ] = {}  # who sends that way: connection, and whether its client
     for connection in connections:
-        client, server = packed_end(connection.client), packed_end(connection.server)
+        client, server = packed_endpoint(connection.client), packed_endpoint(connection.server)
         senders.setdefault((*client, *server), []).append((connection, True))
         if client != server:
             senders.setdefault((*server, *client), []).append((connection, False))
@@ -134,6 +134,6 @@ def _packets(
                 yield connection, Step(s.frame, s.ts, from_client, s.length, flags, s.seq, s.ack, again)
 
 
-def packed_end(endpoint: Endpoint) -> tuple[bytes, int]:
+def packed_endpoint(endpoint: Endpoint) -> tuple[bytes, int]:
     """The address (16 bytes, IPv4 mapped into IPv6) and the port of an end."""
     return packed_address(endpoint.ip), endpoint.port

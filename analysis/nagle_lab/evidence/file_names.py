@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.capture.stored import STDIN
+from nagle_lab.capture.stored import STDIN, STDIN_NAME
 
 
 def file_names(files: Sequence[Path | str]) -> str:
@@ -14,7 +14,7 @@ def file_names(files: Sequence[Path | str]) -> str:
 
 def distinct_names(paths: Sequence[Path]) -> dict[Path, str]:
     """The shortest end of each path that no other of them has; the whole of one that is given twice."""
-    names = {path: "standard input" for path in paths if str(path) == STDIN}
+    names = {path: STDIN_NAME for path in paths if str(path) == STDIN}
     parts = {path: path.absolute().parts for path in paths if path not in names}
     length = 1
     while parts:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import records
-from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.result import Endpoint, NamedEnd, Result
+from nagle_lab.diagnosis.result.which_connections import busiest
 from nagle_lab.packet.segment import decode, packed_address
 
 _MOST_FRAMES = 2_000  # that are looked through for a header

@@ -30,8 +30,7 @@ _KERNELS = {Kernel.UNKNOWN: None, Kernel.LINUX: "Linux", Kernel.WINDOWS: "Window
 
 def store(series: Series, stretches: Sequence[Stretch], found: SeriesResult, problems: int, out: Folder) -> None:
     """Write the tables of a series."""
-    for name in TABLES:
-        out.remove(f"{name}/{partition(series.name)}")
+    _forget(series, out)
     connections = found.findings.connections
     with Writer("stalls", series, out) as stalls:
         for rows in rows_of(found.findings.stalls):
@@ -58,11 +57,15 @@ def forget_others(series: Iterable[Series], out: Folder) -> None:
 
 def store_failed(series: Series, reason: str, out: Folder) -> None:
     """A series that could not be finished has a row, too; what was stored of it before is left out."""
-    for name in TABLES:
-        out.remove(f"{name}/{partition(series.name)}")
+    _forget(series, out)
     row = {"interface": [series.interface], "verdict": ["FAILED"], "reason": [reason], "files": [len(series.files)]}
     with Writer("series", series, out) as written:
         written.add(None, row)
+
+
+def _forget(series: Series, out: Folder) -> None:
+    for name in TABLES:
+        out.remove(f"{name}/{partition(series.name)}")
 
 
 def partition(series: str) -> str:

@@ -197,6 +197,12 @@ def end_text(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+def split_end(text: str) -> tuple[str, int] | None:
+    """Address, perhaps none, and port of a text as :func:`end_text` writes it; None where it is no such text."""
+    address, colon, port = text.rpartition(":")
+    return (address, int(port)) if colon and port.isdecimal() and 0 < int(port) < 65536 else None
+
+
 @lru_cache(1 << 12)
 def address_text(address: bytes) -> str:
     """An address of a segment as people write it."""

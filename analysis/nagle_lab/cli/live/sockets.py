@@ -3,7 +3,8 @@
 import os
 import sys
 
-from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.cli.shared.options import require_only_one
+from nagle_lab.errors import Exit, tell
 from nagle_lab.live.sockets.inventory import inventory
 from nagle_lab.live.sockets.processes import of_container, with_children
 from nagle_lab.reports.screens.sockets import MOST, show_sockets, sockets_json
@@ -24,6 +25,5 @@ def command(pid: int | None, container: str | None, port: int | None, every: boo
 
 def pids_of(pid: int | None, container: str | None) -> set[int] | None:
     """The processes that --pid or --container names; None: neither does. Raises NagleLabError."""
-    if pid and container:
-        raise NagleLabError("--pid and --container exclude each other: use one of them")
+    require_only_one([option for option, value in (("--pid", pid), ("--container", container)) if value])
     return with_children(pid) if pid else of_container(container) if container else None

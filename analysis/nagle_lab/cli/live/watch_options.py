@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nagle_lab.cli.shared.options import require_only_one
 from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.target import Target
@@ -76,8 +77,7 @@ class WatchOptions:
             "--pod": self.pod,
         }
         named = [option for option, value in values.items() if value]
-        if len(named) > 1:
-            raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
+        require_only_one(named)
         if bool(self.pod) != bool(self.image):
             raise NagleLabError("--pod and --image go together: which pod, and an image that has tcpdump in it")
         if self.source and sys.stdin is None:

@@ -112,7 +112,7 @@ class Exports:
         return junit([*self._suites, *([Suite("captures", self._cases, started)] if self._cases else [])])
 
     def _html(self) -> str:
-        from nagle_lab.reports.html.report import report_page
+        from nagle_lab.reports.html.page import report_page
 
         return report_page(self._shown, self._unusable)
 

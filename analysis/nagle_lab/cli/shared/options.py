@@ -1,12 +1,12 @@
 """Options that several commands have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from nagle_lab.errors import Exit
+from nagle_lab.errors import Exit, NagleLabError
 
 RUNS = Path(__file__).parents[4] / "captures" / "runs"
 
@@ -45,6 +45,12 @@ class OutputFile(click.Path):
 PATH = InputPath()
 OUTPUT = OutputFile()
 REGULAR_OUTPUT = OutputFile(may_be_stream=False)
+
+
+def require_only_one(named: Sequence[str]) -> None:
+    """Raise NagleLabError where several of options are given that exclude each other."""
+    if len(named) > 1:
+        raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
 
 
 def runs_option(folder: Path = RUNS) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:

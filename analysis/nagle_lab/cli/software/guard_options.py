@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nagle_lab.cli.shared.options import require_only_one
 from nagle_lab.cli.shared.values import LONGEST_S
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.target import Target
@@ -67,8 +68,7 @@ class GuardOptions:
                 "pytest --nagle makes a network namespace of its own, into which guard cannot see: "
                 "run pytest --nagle without guard, or leave out --nagle"
             )
-        if len(named) > 1:
-            raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
+        require_only_one(named)
         for_commands = {"--time-limit": self.limit, "--both-sides": self.both_sides, "--network": self.network}
         for option, value in for_commands.items():
             if named and value:

@@ -1,9 +1,7 @@
 """The workshop as slides: one HTML file, of the same texts, runs and ladders as the pages on the terminal."""
 
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib.resources import files
 from itertools import groupby
 
@@ -22,7 +20,7 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
-from nagle_lab.reports.html.template import ENVIRONMENT
+from nagle_lab.reports.html.template import ENVIRONMENT, hash_of
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 
@@ -76,9 +74,9 @@ def slides_page(script: Workshop, stored: StoredRun) -> str:
         drawn=drawn,
         ladder_drawing=ladder_drawing,
         style=Markup(style),
-        style_hash=_hash(style),
+        style_hash=hash_of(style),
         script=Markup(code),
-        script_hash=_hash(code),
+        script_hash=hash_of(code),
     )
 
 
@@ -106,10 +104,6 @@ def _ladder_rules() -> str:
     """The rules of ladders in the reports' style sheet: a line each."""
     rules = (files("nagle_lab.reports.html") / "report.css").read_text(encoding="utf-8").splitlines()
     return "".join(f"{rule}\n" for rule in rules if rule.startswith((".ladder ", ".seg")))
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def _slides(script: Workshop, stored: StoredRun) -> Iterator[Slide]:

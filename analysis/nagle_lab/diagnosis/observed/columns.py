@@ -225,6 +225,15 @@ def counts(numbers: Column, below: int) -> Column:
     return counted
 
 
+def how_often(column: Column) -> dict[int, int]:
+    """Each number of the column, and how often it occurs."""
+    if not len(column):
+        return {}
+    numbers = distinct(column)
+    often = counts(ranks(column, numbers), len(numbers))
+    return dict(zip(listed(numbers), listed(often), strict=True))
+
+
 def groups(keys: Column) -> Iterator[Column]:
     """For each distinct key, the numbers of the rows that have it, ascending."""
     if is_array(keys):

@@ -15,13 +15,12 @@ from nagle_lab.diagnosis.observed.columns import (
     Columns,
     among,
     chunks,
-    counts,
     distinct,
     groups,
+    how_often,
     is_full,
     listed,
     pick,
-    ranks,
     rows_where,
     select,
     total,
@@ -329,10 +328,7 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
         side = rows["side"]
         pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
         is_late = rows["trigger_to_ack"] - involved.fastest_ack(1 - side) >= LEAST_DELAY
-        pair = pick(pair, rows_where(is_late & (involved.rows("left_out") == 0)))
-        numbers = distinct(pair)
-        often = counts(ranks(pair, numbers), len(numbers)) if len(pair) else ()
-        late.update(dict(zip(listed(numbers), listed(often), strict=True)))
+        late.update(how_often(pick(pair, rows_where(is_late & (involved.rows("left_out") == 0)))))
         looked_at += 1
     return sorted(pair for pair, count in late.most_common(MOST_PEERS) if count >= COMPARABLE * looked_at)
 

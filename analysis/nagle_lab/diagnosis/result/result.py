@@ -132,7 +132,7 @@ class EndProcess(msgspec.Struct, frozen=True):
     connections: Count
 
     def __str__(self) -> str:
-        place = self.ip if self.port is None else str(Endpoint(self.ip, self.port, "server"))
+        place = self.ip if self.port is None else end_text(self.ip, self.port)
         where = f"the {self.role} ({place})" if self.role else f"one end of connections to {place}"
         return f"{where}: PID {self.pid}, {self.command}{f': {self.arguments}' if self.arguments else ''}"
 

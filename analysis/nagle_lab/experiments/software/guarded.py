@@ -17,6 +17,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.guard.recording import without_nodelay
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
+from nagle_lab.packet.segment import split_end
 
 WITHOUT = "without-nodelay"  # the folder of the second run, in that of the first
 
@@ -49,11 +50,11 @@ class Selection:
 
 def allowed_end(text: str) -> tuple[str, int]:
     """ "127.0.0.1:5432", "[::1]:5432" or ":5432" as address and port. Raises ValueError."""
-    address, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+    if (end := split_end(text)) is None:
         raise ValueError(f"{text!r} is not an address and a port: write it as 127.0.0.1:5432 or :5432")
+    address, port = end
     if not address:
-        return "", int(port)
+        return end
     try:
         ip = ip_address(address.strip("[]"))
     except ValueError:
@@ -62,7 +63,7 @@ def allowed_end(text: str) -> tuple[str, int]:
         ) from None
     if ip.is_unspecified:
         raise ValueError(f"{text!r}: no connection goes to {address}; use :{port} for that port on any address")
-    return str(ip), int(port)
+    return str(ip), port
 
 
 def recording_gap(outcome: Outcome) -> str:

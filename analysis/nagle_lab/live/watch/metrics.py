@@ -8,6 +8,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.live.watch.live_findings import StallSum
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.view import View
+from nagle_lab.packet.segment import split_end
 
 MOST_LABELS = 200  # sets of them; whatever comes later is counted together
 OTHER = ("other", "0", "")
@@ -98,7 +99,7 @@ class Metrics:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+    if (end := split_end(text)) is None:
         raise NagleLabError(f"--prometheus {text}: write an address and a port: 127.0.0.1:9809, [::1]:9809 or :9809")
-    return host.strip("[]") or "0.0.0.0", int(port)
+    host, port = end
+    return host.strip("[]") or "0.0.0.0", port

@@ -7,7 +7,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import records
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.result.result import Connection
-from nagle_lab.evidence.excerpt import packed_end
+from nagle_lab.evidence.excerpt import packed_endpoint
 from nagle_lab.evidence.segments import EndPair, segments
 
 
@@ -18,7 +18,7 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
 
     Raises OSError; FileExistsError where ``out`` is there.
     """
-    ends: set[EndPair] = {(*packed_end(one.client), *packed_end(one.server)) for one in connections}
+    ends: set[EndPair] = {(*packed_endpoint(one.client), *packed_endpoint(one.server)) for one in connections}
     frames = {segment.frame for segment in segments(capture, ends=ends)}
     with out.open("xb") as file:
         writer, numbers = Pcapng(file), dict[tuple[int, int], int]()

@@ -19,7 +19,7 @@ from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.comparison import show_comparison
-from nagle_lab.reports.screens.sockets import Owner, SocketAddress, owner
+from nagle_lab.reports.screens.sockets import Owner, SocketAddress, owner, whose_and_where
 
 SCHEMA: Literal["nagle-lab-nodelay/1"] = "nagle-lab-nodelay/1"
 MOST = 20  # sockets that are named one by one
@@ -82,24 +82,14 @@ def nodelay_json(done: NodelayRun, code: Exit) -> str:
         schema=SCHEMA,
         program=done.program,
         state=done.state,
-        set=[_changed(one) for one in done.set],
-        taken_back=[_changed(one) for one in done.taken_back],
+        set=[Changed(**whose_and_where(one)) for one in done.set],
+        taken_back=[Changed(**whose_and_where(one)) for one in done.taken_back],
         before=_recorded(done.before) if done.before else None,
         after=_recorded(done.after) if done.after else None,
         conclusion=done.conclusion.sentence if done.conclusion else "",
         exit_code=int(code),
     )
     return json_text(report) + "\n"
-
-
-def _changed(socket: HostSocket) -> Changed:
-    listed = socket.listed
-    return Changed(
-        processes=[Owner(process.pid, process.name, process.uid) for process in socket.processes],
-        container=socket.container or None,
-        local=SocketAddress(*listed.local),
-        remote=None if listed.state == LISTEN else SocketAddress(*listed.remote),
-    )
 
 
 def _recorded(recording: ProgramRecording) -> Recorded:

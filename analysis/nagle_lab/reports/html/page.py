@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing, span_text
+from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.html.template import ENVIRONMENT, render
 from nagle_lab.reports.words.numbers import IDLE_GAPS, NONE
 from nagle_lab.runs.manifest import Manifest
@@ -25,6 +26,15 @@ _OFFLOADS = (
 def page(template: str, /, **values: object) -> str:
     """Fill in the template of a page. Raises UndefinedError where it asks for what is not there."""
     return render(template, **values)
+
+
+def report_page(parts: Sequence[Shown], unusable: Sequence[tuple[str, str]] = ()) -> str:
+    """One capture or run in full, or several, one below the other: a whole document.
+
+    ``unusable`` are the names of others that could not be read, and why.
+    """
+    names = dict.fromkeys([f"{of.verdict} {of.name}" for of in parts] + [name for name, _ in unusable])
+    return page("report.html.j2", title=", ".join(names), parts=parts, unusable=unusable)
 
 
 def _versions(manifest: Manifest) -> list[tuple[str, object]]:

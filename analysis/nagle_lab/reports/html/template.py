@@ -30,6 +30,11 @@ from nagle_lab.reports.words.writes_text import (
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
+def hash_of(text: str) -> str:
+    """The SHA-256 of a script or style, in base64, as a Content-Security-Policy has it."""
+    return b64encode(sha256(text.encode()).digest()).decode()
+
+
 def text(value: object) -> Markup:
     """Text: nothing in it is markup, and control characters are shown as a terminal report shows them, ``\\x1b``."""
     return escape(_printable(value))
@@ -99,7 +104,7 @@ def _environment() -> Environment:
         "here": here,
         "style": Markup(style),
         "script": Markup(script),
-        "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
+        "script_hash": hash_of(script),
     }
     return made
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
@@ -72,15 +72,23 @@ def sockets_json(inventory: Inventory) -> str:
     return json_text(Sockets(SCHEMA, inventory.missing, [_socket(one) for one in inventory.sockets])) + "\n"
 
 
+def whose_and_where(socket: HostSocket) -> dict[str, Any]:
+    """Its processes and container, and its ends, by the fields of a :class:`Socket`."""
+    listed = socket.listed
+    return {
+        "processes": [Owner(process.pid, process.name, process.uid) for process in socket.processes],
+        "container": socket.container or None,
+        "local": SocketAddress(*listed.local),
+        "remote": None if listed.state == LISTEN else SocketAddress(*listed.remote),
+    }
+
+
 def _socket(socket: HostSocket) -> Socket:
     listed, options, info = socket.listed, socket.options, socket.listed.info
     return Socket(
-        processes=[Owner(process.pid, process.name, process.uid) for process in socket.processes],
-        container=socket.container or None,
+        **whose_and_where(socket),
         namespace=socket.namespace,
         state=listed.state,
-        local=SocketAddress(*listed.local),
-        remote=None if listed.state == LISTEN else SocketAddress(*listed.remote),
         nodelay=options.nodelay if options else None,
         cork=options.cork if options else None,
         delays_acks=options.interactive if options and listed.state != LISTEN else None,

@@ -3,13 +3,12 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from nagle_lab.diagnosis.result.busiest import busiest
 from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.reason import data_may_have_waited, larger_cause
 from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, EndProcess, NamedEnd, Result
 from nagle_lab.diagnosis.result.spread import duration_text
-from nagle_lab.diagnosis.result.upstream import stalled_upstreams
 from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.which_connections import busiest, stalled_upstreams
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.packet.segment import end_text
 from nagle_lab.tcp.events import IDLE, MS

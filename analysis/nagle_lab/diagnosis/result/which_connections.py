@@ -1,0 +1,29 @@
+"""Which connections to name: the busiest one, and stalled ones that a slow server may have waited for."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from nagle_lab.diagnosis.result.result import Connection, Result
+
+LOOKED_AT = 2_000  # connections: a screen must not wait for hundreds of thousands of rows
+
+
+def busiest(result: Result, among: Iterable[Connection] | None = None) -> Connection | None:
+    """Of the first 2,000 connections, or those in ``among``, the one with the most exchanges; None without any."""
+    first = islice(result.connections if among is None else among, LOOKED_AT)
+    most = max(first, key=lambda connection: connection.exchanges, default=None)
+    return most if most and most.exchanges else None
+
+
+def stalled_upstreams(result: Result) -> list[str]:
+    """The servers ("address:port", sorted) of stalled connections that were opened by the host of another server.
+
+    That is a proxy, or an application with a database, whose own clients' connections do not stall. On loopback all
+    servers are on one host, so there it is only a possibility. The first 2,000 connections are looked at.
+    """
+    connections = list(islice(result.connections, LOOKED_AT))
+    stalled = [connection for connection in connections if connection.stalls]
+    servers = {connection.server for connection in stalled}
+    others = {connection.server for connection in connections if connection.exchanges} - servers
+    hosts = {server.ip for server in others}
+    return sorted({str(connection.server) for connection in stalled if connection.client.ip in hosts})
