@@ -59,7 +59,13 @@ def line(folder, text: str) -> int:
 
 
 HELD = SimpleNamespace(
-    hold_ms=Range(0.0, 40.0), stalls=1, behind_full=0, held_ends=[], delayed_ends=[], is_mutual=False, grounds={}
+    hold_ms=Range(0.0, 40.0),
+    stalls=1,
+    behind_full=0,
+    who_held="the server",
+    who_delayed="the client",
+    is_mutual=False,
+    grounds={},
 )
 SO_DEBUG = "peer.setsockopt(SOL_SOCKET, TCP_NODELAY, 1)"
 

@@ -645,3 +645,16 @@ def test_two_ends_that_hold_each_until_the_other_acknowledges_are_named_once(dia
 def test_ends_of_different_connections_do_not_hold_each_until_the_other(diagnose):
     other = talk(client_held, client=("10.0.0.7", 5), server=("10.0.0.4", 99)).segments
     assert not diagnose(merge(talk(server_held).segments, other)).summary.is_mutual
+
+
+def test_of_more_than_ten_ends_that_held_all_are_counted(diagnose):
+    """The ten with the most stalls are listed; the sentence says how many there were."""
+    stalled = [talk(server_held, exchanges=6, server=(f"10.0.1.{number}", 80)).segments for number in range(1, 13)]
+    summary = diagnose(merge(*stalled)).summary
+    assert len(summary.held_ends) == 10
+    assert (summary.held_ends_by, summary.delayed_ends_by) == (
+        {"client": 0, "server": 12},
+        {"client": 1, "server": 0},
+    )
+    assert summary.who_held == "12 servers (most often 10.0.1.1:80, 5 times)"
+    assert summary.who_delayed == "the client (10.0.0.1:40000)"

@@ -37,6 +37,11 @@ class Ends(dict[int, End]):
             end.ports |= {lowest(ports), highest(ports)}
 
     @property
+    def by_role(self) -> dict[Role, int]:
+        """How many there are of each role."""
+        return {role: sum(end.role == role for end in self.values()) for role in ROLES}
+
+    @property
     def role(self) -> Roles | None:
         """The role all of them have; "both" when they differ; None when there are none."""
         roles = {end.role for end in self.values()}

@@ -157,6 +157,8 @@ def _summary(totals: EngineTotals, findings: Findings, durations: Mapping[str, D
         delayed_by=findings.delayed.role,
         held_ends=held_ends,
         delayed_ends=delayed_ends,
+        held_ends_by=findings.held.by_role,
+        delayed_ends_by=findings.delayed.by_role,
         relays=_relays(findings),
         remedy=None,
     )

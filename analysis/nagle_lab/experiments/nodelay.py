@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.result.could_stall import Missing, what_is_missing
-from nagle_lab.diagnosis.result.result import Connection, Result, Role, named
+from nagle_lab.diagnosis.result.result import Connection, Result, Role
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
@@ -136,7 +136,7 @@ def conclude(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
     if was.verdict is not Verdict.STALL:
         return Conclusion(Exit.INCONCLUSIVE, f"there was no stall before that could have gone: {_why(was)}")
     if now.verdict is Verdict.STALL:
-        return Conclusion(Exit.CONTRADICTED, f"the stall stays: {named(now.summary.held_ends)} still holds data")
+        return Conclusion(Exit.CONTRADICTED, f"the stall stays: {now.summary.who_held} still holds data")
     if now.verdict is Verdict.CLEAN:
         return Conclusion(
             Exit.OK, f"the stall is gone: {_stalled(was)} exchanges stalled before, {_stalled(now)} after"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
-from nagle_lab.diagnosis.result.result import CountAndTime, Result, Summary, named
+from nagle_lab.diagnosis.result.result import CountAndTime, Result, Summary
 from nagle_lab.diagnosis.result.spread import duration_text, times_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.tcp.events import IDLE, MS
@@ -28,7 +28,7 @@ def reason_of(
 
 def _stall_reason(summary: Summary) -> str:
     assert summary.wait_ms
-    held, delayed = named(summary.held_ends), named(summary.delayed_ends)
+    held, delayed = summary.who_held, summary.who_delayed
     if summary.is_mutual:
         held, delayed = f"{held} each", "the other"
     few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""

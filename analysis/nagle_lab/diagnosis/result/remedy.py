@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nagle_lab.diagnosis.proof.outcomes import Ground
-from nagle_lab.diagnosis.result.result import Summary, named
+from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, Writes, is_asked, place_text
 
 ONE_WRITE = "send header and body in one write"
@@ -24,7 +24,7 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
     hold, grounds = summary.hold_ms, summary.grounds
     if not hold:
         return None
-    held, delayed = named(summary.held_ends), named(summary.delayed_ends)
+    held, delayed = summary.who_held, summary.who_delayed
     is_from_afar = grounds.keys() == {Ground.REPETITION_ON_PATH}  # some programs look the same
     unless = f" If TCP_NODELAY is set already, {_OTHERWISE}." if is_from_afar else ""
     saving = (

@@ -5,8 +5,7 @@ with. The same file gives the same result, byte for byte, wherever and whenever 
 """
 
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -109,14 +108,13 @@ class NamedEnd(msgspec.Struct, frozen=True):
         return self.ip if self.port is None else end_text(self.ip, self.port)
 
 
-def named(ends: Sequence[NamedEnd]) -> str:
+def _named(ends: Sequence[NamedEnd], in_all: Mapping[Role, int]) -> str:
     """ "the server (10.0.0.2:80)" for one end; both of two; of more, how many, and which most often; "" of none."""
     if len(ends) == 1:
         return f"the {ends[0].role} ({ends[0]})"
     if len(ends) <= 2:
         return " and ".join(f"the {end.role} {end} ({times_text(end.stalls)})" for end in ends)
-    counts = Counter(end.role for end in ends)
-    roles = " and ".join(f"{count} {plural(role, count)}" for role, count in counts.items())
+    roles = " and ".join(f"{count} {plural(role, count)}" for role, count in in_all.items() if count)
     return f"{roles} (most often {ends[0]}, {times_text(ends[0].stalls)})"
 
 
@@ -189,8 +187,20 @@ class Summary(msgspec.Struct, frozen=True):
     delayed_by: Roles | None
     held_ends: list[NamedEnd]  # those with the most stalls, at most ten
     delayed_ends: list[NamedEnd]
+    held_ends_by: dict[Role, Count]  # how many ends held, in all, by role
+    delayed_ends_by: dict[Role, Count]
     relays: list[Relay]  # the most frequent, at most ten
     remedy: str | None
+
+    @property
+    def who_held(self) -> str:
+        """The ends that held, in words; "" without stalls."""
+        return _named(self.held_ends, self.held_ends_by)
+
+    @property
+    def who_delayed(self) -> str:
+        """The ends that delayed the ACKs, in words; "" without stalls."""
+        return _named(self.delayed_ends, self.delayed_ends_by)
 
     @property
     def is_mutual(self) -> bool:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from nagle_lab.diagnosis.result.remedy import remedy
-from nagle_lab.diagnosis.result.result import Result, named
+from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
@@ -99,8 +99,8 @@ def _figures(result: Result, writes: Writes | None = None, *, slow: bool = True)
     yield from findings(result)
     yield from idle_gaps(result, slow=slow)
     if s.held_by and s.remedy:
-        yield "held by", named(s.held_ends)
-        yield "delayed by", named(s.delayed_ends)
+        yield "held by", s.who_held
+        yield "delayed by", s.who_delayed
         yield "how sure", how_sure(result)
         yield "remedy", remedy(s, writes, here()) or ""
         yield from writes_rows(writes) if writes else ()

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nagle_lab.diagnosis.result.remedy import is_behind_full, remedy
-from nagle_lab.diagnosis.result.result import Result, Stall, Summary, named
+from nagle_lab.diagnosis.result.result import Result, Stall, Summary
 from nagle_lab.diagnosis.result.spread import Spread, plural
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import printable
@@ -262,8 +262,8 @@ def who(
     assert s.remedy
     names = {role: f" {service}" for role, service in (services or only_processes(result)).items()}
     held, delayed = (
-        f"{named(ends)}{names.get(role or '', '')}"
-        for ends, role in ((s.held_ends, s.held_by), (s.delayed_ends, s.delayed_by))
+        f"{ends}{names.get(role or '', '')}"
+        for ends, role in ((s.who_held, s.held_by), (s.who_delayed, s.delayed_by))
     )
     segment = "full segment (RFC 896; Linux does not)" if is_behind_full(s) else "segment"
     return [
