@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+ANSWERS_WITHIN_S = 120  # on the busiest machine; without a limit a lost answer would stop the whole suite
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -48,6 +50,8 @@ class Page:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._back], [], [], ANSWERS_WITHIN_S)
+            assert ready, f"Chromium says nothing for {ANSWERS_WITHIN_S} s"
             part = os.read(self._back, 1 << 20)
             assert part, "Chromium ended"
             self._buffer += part

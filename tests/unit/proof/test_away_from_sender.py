@@ -1,5 +1,7 @@
 """Captured away from the sender: what was released a round trip behind the ACK, and what came then by itself."""
 
+from dataclasses import replace
+
 import pytest
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
@@ -525,3 +527,26 @@ def test_on_a_slow_link_what_was_held_keeps_no_clock_though_large_ones_come_late
     c = talk(exchange, exchanges=20, rtt_ns=20 * MS, ns_per_byte=8_000, timestamps=False)
     result = diagnose(c.seen_at("middle"))
     assert result.verdict == ("INCONCLUSIVE" if clock == "ack" else "CLEAN")
+
+
+@pytest.mark.parametrize(("drift_ms", "unresolved"), [(0, {}), (900, {"coincidence": 2})])
+def test_timestamps_that_do_not_keep_step_do_not_show_a_pause(diagnose, drift_ms, unresolved):
+    """Two releases come one round trip behind late ACKs: few, but no pauses by the capture's clock."""
+    c = Conversation(rtt_ns=56 * MS)
+    c.handshake()
+    for number in range(14):
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        if number in (6, 10):
+            c.client_acks(after_ns=37 * MS)
+            c.server_sends(BODY, after_ns=RELEASE if drift_ms else 20 * MS)
+        c.client_acks(after_ns=10 * US)
+    late = c.t0_ns + 300 * MS
+    segments = [
+        replace(one, timestamps=(one.timestamps[0] + drift_ms, one.timestamps[1]))
+        if one.timestamps and one.sport == 80 and one.ts_ns > late
+        else one
+        for one in c.seen_at("client")
+    ]
+    result = diagnose(segments)
+    assert result.quality.unresolved == unresolved

@@ -658,3 +658,33 @@ def test_what_an_ack_acknowledges_was_not_released_by_it(diagnose, late):
     disordered = sorted((stamped(s, n * late) for n, s in enumerate(segments)), key=lambda s: s.ts_ns)
     result = diagnose(disordered)
     assert (result.verdict, result.quality.unresolved.keys()) == ("INCONCLUSIVE", {"ack_on_data"})
+
+
+def test_acks_of_a_near_end_that_are_all_late_do_not_make_it_far(diagnose):
+    """A device sends 48 B every 20 ms, captured at the client, which never answers and whose ACKs a timer delays."""
+    c = Conversation(rtt_ns=700 * US, timestamps=False)
+    c.handshake()
+    c.client_sends(REQUEST)
+    c.server_sends(48)
+    for number in range(60):
+        c.client_acks(after_ns=(21 + number * 7 % 19) * MS)
+        c.server_sends(48 + number % 2 * 48, after_ns=RELEASE)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls, result.summary.held_by) == ("STALL", 60, "server")
+
+
+@pytest.mark.parametrize(("beside", "verdict"), [(True, "CLEAN"), (False, "INCONCLUSIVE")])
+def test_an_end_that_seldom_waits_held_nothing_on_a_path_that_varies(diagnose, beside, verdict):
+    """Its second write mostly leaves right behind the first; now and then an ACK arrives in between, late or not."""
+    c = Conversation(rtt_ns=30 * MS)
+    c.handshake()
+    for number in range(90):
+        c.client_sends(REQUEST, after_ns=number % 7 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        if number % 3 == 2:
+            c.client_acks(after_ns=number * 7 % 26 * MS)
+            c.server_sends(BODY, after_ns=300 * US)
+        elif beside:
+            c.server_sends(BODY, after_ns=300 * US)
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.seen_at("server")).verdict == verdict

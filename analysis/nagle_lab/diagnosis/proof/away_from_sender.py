@@ -17,6 +17,7 @@ from nagle_lab.diagnosis.observed.columns import (
     highest,
     in_order,
     lowest,
+    maximum,
     percentile,
     pick,
     rows_where,
@@ -40,6 +41,7 @@ from nagle_lab.diagnosis.observed.observed import (
     round_trip_bounds,
     slack,
 )
+from nagle_lab.diagnosis.proof.late_acks import CLOCK_ERROR
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
@@ -249,19 +251,28 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> 
     """Leave open what may be released though it comes later than by a round trip; reject the others.
 
     That is all where data follows the ACK, what left at once by its timestamps, or what came nearly as soon as it
-    should, if more than hardly any did.
+    should, if more than hardly any did; or of which timestamps tell nothing.
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
+    chance = pure.picked([])
     if follows_ack(pure) or is_as_soon_behind_any(pure):
         close = pure
     elif timestamps_tell(pure):
-        close = sent_at_once(pure)
-        if are_chance(close, pure) and len(close) <= A_FEW * len(pure):
-            close = pure.picked([])
+        at_once = sent_at_once(pure)
+        if are_chance(at_once, pure) and len(at_once) <= A_FEW * len(pure):
+            at_once = pure.picked([])
+        close, chance = at_once, _not_by_one_clock(close, expected.round_trip) - at_once
     elif len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, expected.answers, expected.round_trip):
         close = pure.picked([])
     judged.leave_open(close, Obstacle.PATH_VARIES)
-    judged.reject(pure - close, Rejected.LATER_RELEASE)
+    judged.leave_open(chance, Obstacle.COINCIDENCE)
+    judged.reject(pure - close - chance, Rejected.LATER_RELEASE)
+
+
+def _not_by_one_clock(c: Candidates, base: int) -> Candidates:
+    """Those that left later by timestamps than ``base`` ns after the ACK allow: the ends' clocks do not keep step."""
+    after_ack = maximum(c.ack_to_release - base, 0)
+    return c.only(c.tsval_delay * MS - after_ack > CLOCK_ERROR * MS)
 
 
 def _soon_enough(pure: Candidates, base: int) -> Candidates:

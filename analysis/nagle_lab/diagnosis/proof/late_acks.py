@@ -3,6 +3,7 @@
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     Column,
+    as_column,
     groups,
     highest,
     in_order,
@@ -60,8 +61,9 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     judged.round_trips.append((held - unsure).row)
     judged.reject(c - sent_late - unsure, Rejected.NOT_LATE)
     pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
-    round_trips, peers = _round_trips_to_peers(observed), observed.program.peer_reactions
-    is_far = peer_fastest >= NEAR or (len(round_trips) >= COMPARABLE and percentile(round_trips, 25) >= NEAR)
+    peers = observed.program.peer_reactions
+    round_trips = _round_trips_to_peers(pure, peers)
+    is_far = peer_fastest >= NEAR or (len(round_trips) > 0 and percentile(round_trips, 25) >= NEAR)
     may_vary = _vary_though_linux(pure, peer_fastest, observed.setting.resolution)
     if not is_far and not may_vary and not _what_no_timer_delays_is_as_late(pure, observed):
         return sent_late
@@ -143,15 +145,25 @@ def _held_for_a_round_trip(observed: Observed) -> Candidates:
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
+    off = pure.only((pure.not_held > max(REPEATED, len(pure))) & (pure.trigger_frame > pure.first_not_held))
+    judged.reject(off, Rejected.NAGLE_OFF)
+    pure = pure - off
     unsure = pure if observed.is_away else pure.only(pure.ack_to_release < PAUSE + 2 * observed.setting.resolution)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(pure - unsure, Rejected.LATER_RELEASE)
 
 
-def _round_trips_to_peers(observed: Observed) -> list[int]:
-    """Round trips to the peers, ns: by handshakes, or by their other reactions where there are few."""
-    peers = observed.program.peer_reactions
-    return peers.handshake if len(peers.handshake) >= REPEATED else [*peers.handshake, *(peers.ack or peers.data)]
+def _round_trips_to_peers(pure: Candidates, peers: Reactions) -> Column:
+    """Round trips to the peers, ns: by their handshakes; of few, by the fastest reaction on each connection.
+
+    Where all else takes alike longer than one or two handshakes, by that: a SYN proxy may have answered these.
+    """
+    others = peers.ack or peers.data
+    if len(peers.handshake) >= COMPARABLE:
+        return as_column(peers.handshake)
+    if len(peers.handshake) < REPEATED and len(others) >= COMPARABLE and spread(as_column(others)) <= PATH_JITTER:
+        return as_column(others)
+    return pure.peer_fastest_ack
 
 
 def _is_made_by_the_path(late: Candidates, sent_late_count: int, c: Candidates, observed: Observed) -> bool:

@@ -55,7 +55,7 @@ CAUSES = {
     Cause.DELAYED_ACK: "delayed ACK that nothing waited for",
     Cause.SERVER_THINK: "server processing",
     Cause.CLIENT_THINK: "client processing",
-    Cause.CORK: "TCP_CORK",
+    Cause.CORK: "TCP_CORK, or a pause of 200 ms",
     Cause.LIKELY_CORK: "probably TCP_CORK",
     Cause.RETRANSMISSION: "retransmission timeout",
     Cause.WINDOW: "zero or full receive window",

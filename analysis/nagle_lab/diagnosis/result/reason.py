@@ -70,8 +70,7 @@ def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obs
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays
     if is_pause and may_have_waited(idle_gaps, obstacles):
         return f"; whether data waited for other late ACKs, too ({times}), cannot be told of all of them"
-    what = "a program that pauses" if is_pause else CAUSES[cause]
-    return f"; but most of the idle time has another cause ({times}): {what}"
+    return f"; but another cause took more time ({times}): {CAUSES[cause]}"
 
 
 def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:

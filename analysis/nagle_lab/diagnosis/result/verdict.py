@@ -130,7 +130,11 @@ def _what_is_clean(evidence: VerdictInput) -> str:
             f"{times_text(evidence.late_without_stall)} data followed a late ACK, "
             "never because Nagle's algorithm had held it"
         )
-    return f"{evidence.exchanges} answered exchanges, none held behind a delayed ACK"
+    if left_open := sum(evidence.unresolved.values()):
+        held = f"none proved to be held behind a delayed ACK, {left_open} undecided"
+    else:
+        held = "none held behind a delayed ACK"
+    return f"{evidence.exchanges} answered exchanges, {held}"
 
 
 def _what_hinders(evidence: VerdictInput) -> str:
@@ -153,7 +157,8 @@ def _what_hinders(evidence: VerdictInput) -> str:
 def _too_few(evidence: VerdictInput) -> str:
     """How little there is: of answers, or of data in a stream without any."""
     if evidence.exchanges or not evidence.chances:
-        seen, needed = f"{_exchanges_text(evidence.exchanges)}, none stalled", ENOUGH_EXCHANGES
+        stalled = "none proved to have stalled" if evidence.unresolved else "none stalled"
+        seen, needed = f"{_exchanges_text(evidence.exchanges)}, {stalled}", ENOUGH_EXCHANGES
     else:
         followed = f"{times_text(evidence.chances)} data followed an acknowledgement or did not wait for it"
         seen, needed = f"no answers; {followed}, none was held", ENOUGH_CHANCES
@@ -218,7 +223,7 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     "capture with time stamps of a microsecond or less",
     Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but elsewhere the same server waits for no ACK: "
     "TCP_NODELAY for some of its data only, or a congestion window of one segment; look at `ss -ti` there",
-    Obstacle.COINCIDENCE: "data followed a late ACK at once, which may be chance; capture for longer",
+    Obstacle.COINCIDENCE: "data followed a late ACK as soon as it could, which may be chance; capture for longer",
     Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that the capture lacks, or has only later; capture at one "
     "interface, with `-B 16384`",
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "

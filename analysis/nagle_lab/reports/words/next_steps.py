@@ -29,8 +29,8 @@ _STEPS = {
         "the client pauses before it reads a reply, or before its next request: look there, not at the server"
     ),
     Cause.CORK: (
-        "the program that sends sets TCP_CORK and leaves it set: it has to clear it after the last write (nginx: "
-        "tcp_nopush off)"
+        "if the program that sends sets TCP_CORK, it has to clear it after the last write (nginx: tcp_nopush off); "
+        "or look for a timer of 200 ms in it"
     ),
     Cause.LIKELY_CORK: (
         "all late replies took as long as TCP_CORK holds data: if the program that sends them sets that, it has to "
@@ -103,7 +103,7 @@ def _besides(result: Result) -> str:
             f"the other servers may have waited for their own connections to {named}, whose stalls are in this "
             "capture: remove those first, then look again"
         )
-    return f"the remedy below does not help where most of the idle time went: {_step(cause, result)}"
+    return f"the remedy below does not change what took more time: {_step(cause, result)}"
 
 
 def _step(cause: Cause, result: Result) -> str:
