@@ -144,10 +144,14 @@ def _held_for_a_round_trip(observed: Observed) -> Candidates:
 
 
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
-    """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE."""
-    off = pure.only((pure.not_held > max(REPEATED, len(pure))) & (pure.trigger_frame > pure.first_not_held))
-    judged.reject(off, Rejected.NAGLE_OFF)
-    pure = pure - off
+    """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE.
+
+    Not after a connection was seen to send small data beside unacknowledged small data, if it did so more often than
+    all of these came: it does not wait, whatever made its ACKs late.
+    """
+    not_waiting = pure.only((pure.not_held > max(REPEATED, len(pure))) & (pure.trigger_frame > pure.first_not_held))
+    judged.reject(not_waiting, Rejected.NAGLE_OFF)
+    pure = pure - not_waiting
     unsure = pure if observed.is_away else pure.only(pure.ack_to_release < PAUSE + 2 * observed.setting.resolution)
     judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.reject(pure - unsure, Rejected.LATER_RELEASE)
@@ -156,7 +160,7 @@ def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> 
 def _round_trips_to_peers(pure: Candidates, peers: Reactions) -> Column:
     """Round trips to the peers, ns: by their handshakes; of few, by the fastest reaction on each connection.
 
-    Where all else takes alike longer than one or two handshakes, by that: a SYN proxy may have answered these.
+    Where there are hardly any, and all else takes alike, by that: a SYN proxy may have answered those.
     """
     others = peers.ack or peers.data
     if len(peers.handshake) >= COMPARABLE:
