@@ -1,15 +1,17 @@
 """The bytes of the input as they are stored: files, one after the other, or standard input, with their SHA-256.
 
-A path with a protocol (s3://, gs://, hdfs://, ssh://) is read through fsspec.
+A path with a protocol (s3://, gs://, hdfs://, ssh://) is read through fsspec. And files that are written whole or not
+at all.
 """
 
 import io
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, BinaryIO
 
 from nagle_lab.errors import NagleLabError
 
@@ -162,6 +164,27 @@ class Remote(io.RawIOBase):
         if not self.closed:
             super().close()
             self._file.close()
+
+
+@contextmanager
+def writing_whole(file: Path) -> Iterator[BinaryIO]:
+    """A stream whose bytes are ``file``, over an earlier one, once the block ends; after an exception it never was.
+
+    Raises OSError.
+    """
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as stream:
+            yield stream
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write ``file``, over an earlier one, whole or not at all. Raises OSError."""
+    with writing_whole(file) as stream:
+        stream.write(content)
 
 
 def first_line(error: BaseException) -> str:

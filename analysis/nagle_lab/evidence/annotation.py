@@ -1,12 +1,12 @@
 """The proof inside the capture: comments on its frames, and display filters that select them, for Wireshark."""
 
-import os
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
 from pathlib import Path
 
 from nagle_lab.capture.comment_writer import copy_commented
+from nagle_lab.capture.stored import writing_whole
 from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.errors import NagleLabError, printable
 from nagle_lab.evidence.ladder import parts_of
@@ -28,16 +28,11 @@ def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = 
     _require_free(out, paths, force)
     if not result.source.packets:
         raise NagleLabError(f"{paths[0]}: there is no packet in it to annotate: {result.reason}")
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with part.open("xb") as file:
-            copied = copy_commented(paths, file, verdict_comment(result), comments(result))
+    with writing_whole(out) as file:
+        copied = copy_commented(paths, file, verdict_comment(result), comments(result))
         if (copied.packets, copied.sha256) != (result.source.packets, result.source.sha256):
             raise NagleLabError(f"{paths[0]}: changed while it was being annotated: copy it, then annotate the copy")
         _require_free(out, paths, force)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _require_free(out: Path, paths: Sequence[Path], force: bool) -> None:

@@ -5,9 +5,10 @@ import posixpath
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any
 
-from nagle_lab.capture.stored import first_line, is_remote
+from nagle_lab.capture.stored import first_line, is_remote, writing_whole
 from nagle_lab.errors import NagleLabError
 
 
@@ -111,14 +112,8 @@ class Folder:
                 yield file
             return
         self.fs.makedirs(posixpath.dirname(path), exist_ok=True)
-        part = f"{path}.{os.getpid()}.part"
-        try:
-            with open(part, "wb") as file:  # noqa: PTH123
-                yield file
-            os.replace(part, path)  # noqa: PTH105
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(part)  # noqa: PTH108
+        with writing_whole(Path(path)) as file:
+            yield file
 
     @contextmanager
     def _writing_afar(self, path: str) -> Iterator[IO[bytes]]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab import __version__
+from nagle_lab.capture.stored import write_whole
 from nagle_lab.errors import tell
 from nagle_lab.lab.containers.docker import SERVICE_LABEL, Container
 from nagle_lab.lab.containers.process import run
 from nagle_lab.lab.scenarios.scenario import REPOSITORY, CapturePoint, Scenario, Variant
-from nagle_lab.runs.folder import write_whole
 from nagle_lab.runs.manifest import (
     MANIFEST,
     SCHEMA,

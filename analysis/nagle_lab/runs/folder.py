@@ -5,7 +5,6 @@ tell a folder that was damaged, is incomplete, or was edited by hand. They canno
 checksums and all: that would take a signature.
 """
 
-import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
@@ -94,16 +93,6 @@ def require_untouched(folder: Path, manifest: Manifest) -> None:
     for path in sorted(folder.glob("*.pcap")):
         if path.name not in manifest.files:
             raise NagleLabError(f"{path}: not part of this run (not in its manifest); move it elsewhere")
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """Write ``file``, whole or not at all."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _read(path: Path, form: type[R]) -> tuple[R, dict[str, Any]]:

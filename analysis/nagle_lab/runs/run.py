@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nagle_lab.capture.stored import write_whole
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.part import decide_part
 from nagle_lab.diagnosis.result.result import Result
@@ -24,7 +25,7 @@ from nagle_lab.runs.checks import (
     option_check,
     traffic,
 )
-from nagle_lab.runs.folder import read_manifest, read_witnesses, require_untouched, write_whole
+from nagle_lab.runs.folder import read_manifest, read_witnesses, require_untouched
 from nagle_lab.runs.manifest import MANIFEST, Expected, Manifest
 from nagle_lab.runs.noise import Noise, measure_noise, noise_check
 from nagle_lab.runs.result import RESULT, SCHEMA, CaptureResult, RunResult

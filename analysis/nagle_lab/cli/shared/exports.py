@@ -280,7 +280,7 @@ def _is_replaced(file: Path) -> bool:
 
 def write_export(file: Path, text: str) -> None:
     """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
-    from nagle_lab.runs.folder import write_whole
+    from nagle_lab.capture.stored import write_whole
 
     content = text.encode("utf-8", "backslashreplace")
     if not _is_replaced(file):

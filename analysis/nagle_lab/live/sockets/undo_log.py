@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from nagle_lab.capture.stored import write_whole
 from nagle_lab.errors import NagleLabError
-from nagle_lab.runs.folder import write_whole
 
 FILE = "nodelay.json"
 BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -7,9 +7,12 @@ import csv
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
+from nagle_lab.capture.stored import writing_whole
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import NagleLabError, printable
 
@@ -72,9 +75,9 @@ _BEGINS_FORMULA = tuple("=+-@＝＋－＠")  # full-width ones too, where East A
 class CsvWriter:
     """CSV as RFC 4180 has it, but lines end in a newline; UTF-8, first line the names."""
 
-    def __init__(self, file: Path, columns: Sequence[Column]) -> None:
+    def __init__(self, stream: BinaryIO, columns: Sequence[Column]) -> None:
         self._columns = columns
-        self._file = file.open("w", encoding="utf-8", newline="")
+        self._file = TextIOWrapper(stream, encoding="utf-8", newline="")
         self._csv = csv.writer(self._file, lineterminator="\n")
         self._csv.writerow(["file", *(name for name, _, _ in columns)])
 
@@ -91,12 +94,12 @@ class CsvWriter:
 class ParquetWriter:
     """Parquet, through pyarrow."""
 
-    def __init__(self, file: Path, columns: Sequence[Column]) -> None:
+    def __init__(self, stream: BinaryIO, columns: Sequence[Column]) -> None:
         self._columns, self._arrow = columns, _pyarrow()
         kinds = {int: self._arrow.int64(), float: self._arrow.float64(), str: self._arrow.string()}
         kinds[bool] = self._arrow.bool_()
         self._schema = self._arrow.schema([("file", kinds[str]), *((name, kinds[kind]) for name, kind, _ in columns)])
-        self._file = importlib.import_module("pyarrow.parquet").ParquetWriter(str(file), self._schema)
+        self._file = importlib.import_module("pyarrow.parquet").ParquetWriter(stream, self._schema)
 
     def write(self, source: str, rows: Sequence[Any]) -> None:
         """Write rows of the capture called ``source``."""
@@ -127,21 +130,18 @@ class TableFiles:
 
     def __init__(self, file: Path, writer: type[CsvWriter | ParquetWriter]) -> None:
         self.files = (file, *beside(file))
-        self._parts = [each.with_name(f".{each.name}.part") for each in self.files]
-        columns_of = (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS)
-        self._writers = [writer(part, columns) for part, columns in zip(self._parts, columns_of, strict=True)]
+        self._writers: list[CsvWriter | ParquetWriter] = []
+        with ExitStack() as stack:
+            for each, columns in zip(self.files, (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS), strict=True):
+                stream = stack.enter_context(writing_whole(each))
+                self._writers.append(stack.enter_context(closing(writer(stream, columns))))
+            self._written = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        for writer in self._writers:
-            writer.close()
-        for part, file in zip(self._parts, self.files, strict=True):
-            if kind is None:
-                part.replace(file)
-            else:
-                part.unlink(missing_ok=True)
+    def __exit__(self, *exception: Any) -> None:
+        self._written.__exit__(*exception)
 
     def add(self, source: str, result: Result) -> None:
         """Add the rows of one capture; ``source`` is what their first column says."""
