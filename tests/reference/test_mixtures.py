@@ -13,19 +13,21 @@ def is_judged_right_alone(capture: Labelled) -> bool:
     return analyze(capture.path).verdict == capture.verdict
 
 
-MIXTURES = [*mixtures([one for one in can_be_mixed(families() + lookalikes()) if is_judged_right_alone(one)], EACH)]
+@pytest.fixture(scope="module")
+def mixed() -> list[Mixture]:
+    return [*mixtures([one for one in can_be_mixed(families() + lookalikes()) if is_judged_right_alone(one)], EACH)]
 
 
-def test_there_are_some_of_each_kind():
-    verdicts = {(mixture.one.position, mixture.one.verdict, mixture.other.verdict) for mixture in MIXTURES}
-    ways = {(mixture.one.position, mixture.are_side_by_side, mixture.have_one_client) for mixture in MIXTURES}
-    assert len(MIXTURES) > 500 and len(verdicts) == 3 * 2 * 2 and len(ways) == 2 * 3 + 2
+def test_there_are_some_of_each_kind(mixed):
+    verdicts = {(mixture.one.position, mixture.one.verdict, mixture.other.verdict) for mixture in mixed}
+    ways = {(mixture.one.position, mixture.are_side_by_side, mixture.have_one_client) for mixture in mixed}
+    assert len(mixed) > 500 and len(verdicts) == 3 * 2 * 2 and len(ways) == 2 * 3 + 2
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Mixture, Judgement]]:
+def judged(mixed: list[Mixture], tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Mixture, Judgement]]:
     path, found = tmp_path_factory.mktemp("mixtures") / "both.pcap", []
-    for mixture in MIXTURES:
+    for mixture in mixed:
         mixture.write(path)
         found.append((mixture, mixture.judge(analyze(path))))
     return found

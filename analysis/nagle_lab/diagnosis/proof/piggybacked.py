@@ -385,7 +385,7 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     no_new_ack = observed.program.reactions.no_new_ack
     quick = 2 * percentile(prompt.ack_to_release, 90)
     takes_longer = len(no_new_ack) >= REPEATED and sum(ns <= quick for ns in no_new_ack) <= SELDOM * len(no_new_ack)
-    return takes_longer or _is_peer_by_a_clock(prompt) or _are_two_talkers(prompt, observed)
+    return takes_longer or _are_two_talkers(prompt, observed)
 
 
 def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> bool:
