@@ -125,6 +125,9 @@ _WAITS_FOR_THE_ACK = "away from a program that waits for the ACK itself, it look
 _RIDES = "away from the sender, what is always held until data carries the ACK is INCONCLUSIVE: an answer, perhaps"
 KNOWN_LIMITS = {
     "chain-database-beside/both": _AT_A_SLOW_PEER,
+    "chain-proxy-beside/both": _AT_A_SLOW_PEER,
+    "two-programs/server": _AT_A_SLOW_PEER,
+    "two-writes+without-syn/client": _AT_A_SLOW_PEER,
     "wait-drained-rtt-10/client": _WAITS_FOR_THE_ACK,
     "wait-drained-rtt-10/middle": _WAITS_FOR_THE_ACK,
     "duplex-ticks-rtt-10/server": _RIDES,

@@ -44,7 +44,7 @@ class OpenByServer:
         """
         columns = connections.layout.columns
         numbers: dict[PackedEnd, int] = {}
-        for number, left_open in sorted(self._open.items(), key=lambda item: -item[1].total()):
+        for number, left_open in sorted(self._open.items(), key=lambda item: (-item[1].total(), item[0])):
             if left_open.total() > 1:  # one may be an accident
                 row = connections.row(self._connection[number])
                 numbers[packed_end(row, 1 - row[columns["client"]])] = number

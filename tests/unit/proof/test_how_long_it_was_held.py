@@ -32,6 +32,16 @@ def test_the_hold_is_the_same_wherever_it_was_captured(diagnose, position):
     assert f"leaves up to {held:.1f} ms sooner" in result.summary.remedy
 
 
+def test_a_program_that_has_just_begun_says_nothing_of_later_holds(diagnose):
+    """It takes 9 ms between its writes while the ACKs are early, and later perhaps none."""
+
+    def just_begun(c: Conversation, number: int) -> None:
+        (reply_in_two(10 * US, lambda _: 9 * MS) if number < 8 else server_held)(c, 0)
+
+    hold = diagnose(talk(just_begun, exchanges=40).segments).summary.hold_ms
+    assert hold.high == pytest.approx(LATE / MS, abs=0.1)
+
+
 def test_pauses_longer_than_the_wait_are_of_something_else(diagnose):
     """Where the ACK comes early, that program writes 60 ms later: so what was held for 42 ms is not of that kind."""
 

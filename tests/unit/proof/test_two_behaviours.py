@@ -64,22 +64,26 @@ HELD = reply_in_two(LATE, lambda number: (10 + number % 10) * US)
 
 def test_a_connection_that_passes_on_is_not_counted_with_those_that_hold(diagnose):
     """A proxy waits for its origin, whose timer fires in the same tick: half of all leave later than a kernel's."""
-    relayed = reply_in_two(LATE, lambda number: (90 + number * 37 % 90) * US)
-    result = diagnose(at_the_server(HELD, HELD, HELD, relayed, relayed, relayed, relayed))
+    relayed = [reply_in_two(LATE, lambda number, n=n: (90 + number * 37 % 90 + 15 * n) * US) for n in range(4)]
+    result = diagnose(at_the_server(HELD, HELD, HELD, *relayed))
     assert (result.verdict, result.summary.stalls) == ("STALL", 3 * 19)
 
 
 def test_what_left_at_once_at_the_sender_a_kernel_let_go_whatever_the_others_do(diagnose):
     """The others pause for a little longer than the timer, early ACK or late: some end right behind it."""
 
-    def pauses(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        header = c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=LATE if number % 5 else 10 * US)
-        c.server_sends(BODY, at_ns=header.ts_ns + 2 * MS + LATE + (13 + number * 311 % 4_000) * US)
-        c.client_acks(after_ns=10 * US)
+    def pausing(which: int) -> Story:
+        def pauses(c: Conversation, number: int) -> None:
+            c.client_sends(REQUEST)
+            header = c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=LATE if number % 5 else 10 * US)
+            pause = LATE + 2 * MS + (40 + (number * 311 + which * 790) % 4_000) * US
+            c.server_sends(BODY, at_ns=header.ts_ns + pause)
+            c.client_acks(after_ns=10 * US)
 
-    result = diagnose(at_the_server(HELD, HELD, HELD, *[pauses] * 5))
+        return pauses
+
+    result = diagnose(at_the_server(HELD, HELD, HELD, *map(pausing, range(5))))
     assert (result.verdict, result.summary.stalls) == ("STALL", 3 * 19)
 
 

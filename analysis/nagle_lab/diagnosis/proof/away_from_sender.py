@@ -64,6 +64,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     spread,
     timestamps_tell,
 )
+from nagle_lab.diagnosis.proof.release_times import ALIKE
 from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
@@ -89,6 +90,9 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     prompt = _in_time(pure - paced, observed, judged)
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
     soon = _soon_enough(pure, observed.sender_fastest)
+    if len(prompt) and _may_be_a_program_nearby(prompt, observed):
+        judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
+        return prompt.picked([])
     if len(prompt) and (
         follows_ack(soon - sent_later(soon, pure, observed)) is False
         or pauses_anyway(prompt, observed.early, observed.sender_fastest)
@@ -99,6 +103,16 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.picked([])
     return prompt if is_slow_link else _set_aside_slow(prompt, observed, judged)
+
+
+def _may_be_a_program_nearby(prompt: Candidates, observed: Observed) -> bool:
+    """Whether only a program's reactions tell how far away the sender is, and its releases vary as a program's do.
+
+    Then it may be near, and what takes this long is not the path.
+    """
+    if observed.sender_fastest >= NEAR or observed.program.reactions.by_kernel_before(NEAR):
+        return False
+    return percentile(prompt.ack_to_release, 90) > ALIKE * percentile(prompt.ack_to_release, 50)
 
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:

@@ -186,8 +186,9 @@ def _released_by_kernel(
     pauses = total((pure.ack_to_release > bound) & (pure.ack_to_release < LONGEST_WAIT))
     nothing = near.picked([])
     sent_before = observed.sent_before.total()
-    if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
-        return _held_on_the_others(pure, prompt, observed, judged)
+    is_often = sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before
+    if is_often or (middle > HELD and not observed.is_at_sender and _are_sent_anyway(near, observed)):
+        return (_held_on_the_others if is_often else _held_sooner_or_before)(pure, prompt, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
@@ -270,6 +271,24 @@ def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed
         return held
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
     return held.picked([])
+
+
+def _are_sent_anyway(near: Candidates, observed: Observed) -> bool:
+    """Whether enough was sent before its ACK: then releases as late as a woken program's are no holds."""
+    return observed.sent_before.total() >= max(1, SENT_ANYWAY_NEAR * len(near))
+
+
+def _held_sooner_or_before(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """The prompt ones of connections that were not seen to send before the ACK, if sooner than a woken program's; and
+    those that came before TCP_NODELAY was set, or after it was cleared. The other prompt ones are left open.
+    """
+    others = prompt.not_among(prompt.connection, sorted(observed.sent_before))
+    if len(others) and percentile(others.ack_to_release, 50) > HELD:
+        others = others.picked([])
+    held = others | may_be_while_on(prompt, observed)
+    judged.leave_open(prompt - held, Obstacle.LIKE_A_PROGRAM)
+    judged.reject(pure - prompt, Rejected.LATER_RELEASE)
+    return held
 
 
 def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
@@ -388,7 +407,7 @@ def _on_prompt_connections(near: Candidates, observed: Observed, limit: float) -
 def _judge_slow_ones(rest: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float) -> None:
     """Reject the ``rest`` where something tells that its program waits for no ACK, or pauses; else leave it open."""
     middle = percentile(near.ack_to_release, 50)
-    if observed.sent_before.total() >= max(1, SENT_ANYWAY_NEAR * len(near)):
+    if _are_sent_anyway(near, observed):
         while_on = may_be_while_on(rest, observed)
         judged.leave_open(while_on, Obstacle.NAGLE_OFF_ELSEWHERE)
         reject_as_off(rest - while_on, observed, judged)

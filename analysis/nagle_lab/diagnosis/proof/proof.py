@@ -22,6 +22,7 @@ from nagle_lab.diagnosis.observed.columns import (
     among,
     counts,
     distinct,
+    groups,
     highest,
     lowest,
     median,
@@ -47,7 +48,7 @@ from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
-from nagle_lab.diagnosis.proof.release_times import BLIND, COARSE
+from nagle_lab.diagnosis.proof.release_times import BLIND, COARSE, HELD
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 from nagle_lab.tcp.waited import SHORT
@@ -121,8 +122,7 @@ def _judge_by_timing(
     held = set_aside_late_by_bytes(held, observed, judged)
     held = set_aside_sooner_than_any_timer(held, observed, judged)
     if len(held):
-        repetition = Ground.REPETITION_ON_PATH if observed.is_away else Ground.REPETITION_AT_SENDER
-        judged.accept(held, repetition if len(held) >= REPEATED else Ground.PROMPTNESS, _hold(held, pure, observed))
+        judged.accept(held, _ground(held, observed), _hold(held, pure, observed))
     if len(shown):
         held = held | shown
     _judge_without_ack(without_ack, held, observed, judged, usual)
@@ -184,6 +184,16 @@ def _set_aside_unread(late: Candidates, judged: Judged) -> Candidates:
     return late - unread
 
 
+def _ground(held: Candidates, observed: Observed) -> Ground:
+    """What proves those that their ACKs released, by how soon that was."""
+    if len(held) < REPEATED:
+        return Ground.PROMPTNESS
+    if observed.is_away:
+        return Ground.REPETITION_ON_PATH
+    is_sure = observed.is_at_sender or percentile(held.ack_to_release, 50) <= HELD
+    return Ground.REPETITION_AT_SENDER if is_sure else Ground.REPETITION_NEARBY
+
+
 def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     """Bounds of how long data was held in the median stall; ``late`` are all candidates that ``held`` is chosen from.
 
@@ -195,6 +205,18 @@ def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     """
     hold = _hold_in_packets(held, late, observed)
     return replace(hold, low=0) if is_denied(hold.low, held, observed.setting.kernel_answers) else hold
+
+
+def _behind_the_first(early: Candidates, held: Candidates) -> Candidates:
+    """Those that came behind the first held one of their connection: a program is slower when it has just begun.
+
+    The first MOST_LOOKED_AT of them.
+    """
+    if not len(early):
+        return early
+    first = {int(held.connection[group[0]]): lowest(pick(held.at, group)) for group in groups(held.connection)}
+    looked_at = zip(early.connection[:MOST_LOOKED_AT], early.at[:MOST_LOOKED_AT], strict=True)
+    return early.picked([row for row, (connection, at) in enumerate(looked_at) if int(at) > first[int(connection)]])
 
 
 def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> Hold:
@@ -218,7 +240,7 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     shorter = percentile(waits, 10)
     if len(held) >= CONCLUSIVE and shorter <= usual / 2:
         latest = min(latest, shorter)
-    paused = early.only(early.ack_to_release > NEAR + at_once)
+    paused = _behind_the_first(early.only(early.ack_to_release > NEAR + at_once), held)
     shortest = (
         percentile(paused.trigger_to_release, 10)
         if len(paused) >= REPEATED and 2 * len(paused) > len(written_by)

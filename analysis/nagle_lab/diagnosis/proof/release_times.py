@@ -1,5 +1,7 @@
 """How soon after the ACK a kernel sends what it held, near the sender, alone or in a queue; docs/proof.md, rule 2."""
 
+from itertools import pairwise
+
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
@@ -15,7 +17,7 @@ HELD, HELD_ALIKE = 45 * US, 68 * US
 AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
 ALIKE, SOME_ALIKE = 1.35, 5  # their ninth decile, times their median; and how many show it
 # On a slow machine they take longer: so many times its answer to a SYN, or its quick ACK where no SYN is captured.
-SYN_ANSWERS, SYN_ANSWERS_AT_PEER, SYN_ANSWERS_AT_PEER_ALIKE = 2, 4, 7
+SYN_ANSWERS, SYN_ANSWERS_AT_PEER = 2, 3
 # On a fast one less: where none of them is sooner than a woken program, and they are not alike, kernels took up to
 # two of its answers to a SYN, woken relays four and more.
 SURELY_SYN_ANSWERS = 3
@@ -31,8 +33,10 @@ COARSE = 20 * US  # resolution of a clock by which single distances are uncertai
 FINE = 5 * US  # and by which medians are not
 
 SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
+# Of an answer to a SYN: so soon a kernel sends one behind the other, median, at most; relays took 0.57 and more.
+AT_ONCE = 0.35
+IN_ORDER = 0.9  # of them, in the order in which their ACKs came
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
-DIRECTLY = 20 * US  # or half an answer to a SYN: so soon comes the next one, median
 INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
@@ -57,7 +61,7 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
         return min(limit, SURELY_SYN_ANSWERS * usual) if reactions.handshake and is_none_sooner else limit
     slowest = percentile(answers, 90) if answers else 0
     if are_alike and not is_coarse:
-        return max(AT_PEER, min(SYN_ANSWERS_AT_PEER_ALIKE * slowest, AT_PEER_ALIKE)) if answers else AT_PEER_ALIKE
+        return max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, AT_PEER_ALIKE))
     if not answers and is_none_sooner and not is_coarse:
         return SOONEST_WOKEN  # nothing tells how fast that end is
     return max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, SLOWEST_AT_PEER))
@@ -112,14 +116,18 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     the kernel must also be seen to hold.
     """
     answers = observed.program.reactions.handshake
-    if not answers or observed.sent_before or not (_is_as_soon_as_syns(observed) or _starts_at_once(pure, observed)):
+    if not answers or observed.sent_before:
         return None
     longest = QUEUE * limit
     queued = pure.only((pure.since_host_busy < pure.ack_to_release) & (pure.ack_to_release < longest))
     soon = total(queued.since_host_busy <= limit)
     if len(queued) < max(COMPARABLE, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
         return None
-    if percentile(queued.since_host_busy, 50) > max(DIRECTLY, percentile(answers, 50) / 2):
+    answer, apart = percentile(answers, 50), percentile(queued.since_host_busy, 50)
+    if apart > answer:
+        return None  # a program that writes to one connection after the other takes longer for each
+    are_seen_held = _follows_early_acks(observed) or _starts_at_once(pure, observed)
+    if not are_seen_held and (apart > AT_ONCE * answer or not _are_in_order(queued)):
         return None
     if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
@@ -139,10 +147,22 @@ def in_later_queues(rest: Candidates, limit: float) -> Candidates:
     return rest.released_within(0, highest(behind_others.ack_to_release))  # with the first of each
 
 
-def _is_as_soon_as_syns(observed: Observed) -> bool:
-    """Whether data follows early ACKs as soon as SYNs are answered."""
+def _are_in_order(queued: Candidates) -> bool:
+    """Whether nearly all leave in the order in which their ACKs came, as one kernel sends them.
+
+    Where several threads write side by side they are as close, but not in order.
+    """
+    released = sorted(zip(listed(queued.release_frame), listed(queued.ack_frame), strict=True))
+    together = [(ack, after) for (release, ack), (_, after) in pairwise(released) if after < release]
+    in_order = sum(ack < after for ack, after in together)
+    return len(together) >= COMPARABLE and in_order > IN_ORDER * len(together)
+
+
+def _follows_early_acks(observed: Observed) -> bool:
+    """Whether data follows early ACKs as soon as SYNs are answered, or sooner than any program that sleeps."""
     answers, early = observed.program.reactions.handshake, observed.program.reactions.release
-    return len(early) >= REPEATED and percentile(early, 50) <= SOON_AS_SYNS * percentile(answers, 50)
+    limit = max(SOON_AS_SYNS * percentile(answers, 50), SOONEST_WOKEN)
+    return len(early) >= REPEATED and percentile(early, 50) <= limit
 
 
 def _starts_at_once(pure: Candidates, observed: Observed) -> bool:

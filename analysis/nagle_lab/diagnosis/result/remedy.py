@@ -25,7 +25,7 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
     if not hold:
         return None
     held, delayed = summary.who_held, summary.who_delayed
-    is_from_afar = grounds.keys() == {Ground.REPETITION_ON_PATH}  # some programs look the same
+    is_from_afar = grounds.keys() <= {Ground.REPETITION_ON_PATH, Ground.REPETITION_NEARBY}  # as some programs look
     unless = f" If TCP_NODELAY is set already, {_OTHERWISE}." if is_from_afar else ""
     saving = (
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"

@@ -11,6 +11,10 @@ from nagle_lab.reports.words.numbers import share
 GROUNDS = {
     Ground.SEEN_WAITING: "asked before the ACK came, the kernel said that the data waited in the socket",
     Ground.REPETITION_AT_SENDER: ("each time the data left right after the ACK, sooner than a program wakes up"),
+    Ground.REPETITION_NEARBY: (
+        "each time the data came as soon after the ACK as a kernel close by sends it; a program that itself waits "
+        "for the ACK, or passes on what another connection held, may be as quick; a capture at the sender can tell"
+    ),
     Ground.PROMPTNESS: "once or twice the data left right after the ACK, sooner than a program wakes up",
     Ground.REPETITION_ON_PATH: (
         "each time the data came one round trip after the ACK, as it would from a program that itself waits "
