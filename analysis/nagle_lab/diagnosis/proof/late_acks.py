@@ -287,10 +287,12 @@ def _waits_differ(late: Candidates, peer_fastest: int, peers: Reactions) -> bool
     waits = late.late_by(peer_fastest)
     least = percentile(waits, 10)
     varies = percentile(waits, 90) - least
-    if varies > 2 * TIMER_SPREAD and len(late) >= CONCLUSIVE and not _has_one_time(waits):
+    has_one_time = _has_one_time(waits)
+    if varies <= TIMER_SPREAD or (has_one_time and peer_fastest < NEAR):
+        return False
+    if varies > 2 * TIMER_SPREAD and len(late) >= CONCLUSIVE and not has_one_time:
         return True
-    is_spread = varies > TIMER_SPREAD
-    return is_spread and least < LINUX_TIMER and not _data_comes_sooner(late, peer_fastest, peers)
+    return least < LINUX_TIMER and not _data_comes_sooner(late, peer_fastest, peers)
 
 
 def _has_one_time(waits: Column) -> bool:
