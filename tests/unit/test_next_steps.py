@@ -237,7 +237,7 @@ def test_which_connections_stall_is_said_where_others_do_not(run, tmp_path):
     stalled, clean = talk(server_held).segments, talk(nodelay, client=("10.0.0.9", 50_000)).segments
     path.write_bytes(pcap_bytes(merge(stalled, clean)))
     _, out, _ = run("analyze", path)
-    assert "\nstalls on     1 of 2 connections: 0 (10.0.0.1:40000)" in out
+    assert "\nstalls on     1 of 2 connections: 10.0.0.1:40000 (connection 0)" in out
     path.write_bytes(pcap_bytes(stalled))
     _, out, _ = run("analyze", path)
     assert "\nstalls on" not in out

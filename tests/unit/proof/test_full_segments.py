@@ -101,7 +101,7 @@ def test_what_bsd_sends_with_an_ack_that_it_owes_may_have_been_held(diagnose, is
         c.server_sends(BODY, after_ns=5 * US)
         c.client_acks(after_ns=10 * US)
 
-    result = diagnose(talk(exchange, rtt_ns=60 * MS, server_is_bsd=is_bsd).segments)
+    result = diagnose(talk(exchange, rtt_ns=60 * MS, server_is_bsd=is_bsd).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
     assert ("nagle_off_elsewhere" in result.quality.unresolved) is not is_bsd
 

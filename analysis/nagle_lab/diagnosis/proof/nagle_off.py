@@ -16,20 +16,22 @@ from nagle_lab.diagnosis.observed.columns import (
     in_order,
     is_full,
     listed,
+    median,
+    percentile,
     pick,
     rows_where,
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
 from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, latest_answer, round_trip_bounds, slack
-from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
     follows_ack,
     sent_later,
     stand_out,
 )
-from nagle_lab.diagnosis.proof.release_times import slowest_release
+from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN, slowest_release
 from nagle_lab.tcp.events import MS, PROBE, US, Echo
 
 # Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
@@ -86,12 +88,24 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
 def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
     """Reject what came on connections that do not wait for ACKs.
 
-    But where more of it than pauses would follows the ACK as if it had been held, that is left open: the option may
-    be set and cleared again and again.
+    But more of it than pauses would may follow the ACK as if it had been held, for the option may be set and cleared
+    again and again. That is held where it leaves its host sooner than any program sends that sleeps; elsewhere it is
+    left open.
     """
     as_if_held = _as_if_held(off, observed)
-    judged.leave_open(as_if_held, Obstacle.NAGLE_OFF_ELSEWHERE)
+    if _is_sooner_than_woken(as_if_held, observed):
+        hold = Hold(len(as_if_held), 0, median(as_if_held.trigger_to_ack))
+        judged.accept(as_if_held, Ground.REPETITION_AT_SENDER, hold)
+    else:
+        judged.leave_open(as_if_held, Obstacle.NAGLE_OFF_ELSEWHERE)
     judged.reject(off - as_if_held, Rejected.NAGLE_OFF)
+
+
+def _is_sooner_than_woken(c: Candidates, observed: Observed) -> bool:
+    """Whether so many, captured at their sender, follow the ACK sooner than any program sends that sleeps."""
+    if observed.nearer_end != "sender" or observed.setting.resolution > FINE or len(c) < COMPARABLE:
+        return False
+    return percentile(c.ack_to_release, 90) <= SOONEST_WOKEN
 
 
 def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
@@ -105,7 +119,9 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     most, pauses = nothing, _usual_pauses(observed)
     for low, high in _when_released(off, observed):
         soon = off.released_within(low, high)
-        soon = soon.only(_is_no_pause(soon, pauses))
+        are_most = 2 * len(soon) > len(off)  # no pause ends so soon behind the ACK again and again
+        if not are_most or not _is_sooner_than_woken(soon, observed):
+            soon = soon.only(_is_no_pause(soon, pauses))
         if len(sent_later(soon, off, observed)) > A_FEW * len(soon):
             continue
         if len(soon) > len(most) and stand_out(len(soon), off.ack_to_release, low, high):

@@ -99,9 +99,10 @@ def _relays(result: Result) -> str:
     if not pairs:
         return ""
     ((server, behind), count), *_ = pairs.most_common(1)
+    others = "others to the same server" if behind == server else f"those to {behind}"
     return (
         f"{times_text(count)} data followed a late ACK on connections to {server} only because it was passed on from "
-        f"those to {behind}: fix that first, then record again: what passes it on may hold data, too"
+        f"{others}: fix that first, then record again: what passes it on may hold data, too"
     )
 
 
@@ -117,7 +118,7 @@ def stalled_connections(result: Result) -> str:
     if not stalled or not others:
         return ""
     most = sorted(stalled, key=lambda one: -one.stalls)[:_MOST_CONNECTIONS]
-    named = ", ".join(f"{one.id} ({one.client})" for one in most)
+    named = ", ".join(f"{one.client} (connection {one.id})" for one in most)
     more = f" and {len(stalled) - len(most)} more" if len(stalled) > len(most) else ""
     return f"{len(stalled)} of {len(result.connections)} connections: {named}{more}"
 
