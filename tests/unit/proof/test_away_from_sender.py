@@ -567,3 +567,21 @@ def test_where_nothing_tells_how_far_the_sender_is_a_slow_program_is_no_path(dia
         c.server_sends(BODY, after_ns=(300 + (varies * varies // 8 if slow else varies)) * US)
         c.client_acks(after_ns=10 * US)
     assert diagnose(c.segments if handshake else c.segments[3:]).verdict == verdict
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_stood_in_a_queue_behind_a_bulk_transfer_was_held_too(diagnose, held):
+    """Every third reply arrives 30 to 90 ms later. By its timestamp it left with the ACK; or after a pause."""
+    c = Conversation(rtt_ns=20 * MS)
+    c.handshake()
+    for number in range(90):
+        later = (30 + number * 7 % 60) * MS if number % 3 == 0 else 0
+        c.client_sends(REQUEST, after_ns=5 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.one_way_ns += later if held else 0
+        c.server_sends(BODY, after_ns=RELEASE + (0 if held else later))
+        c.one_way_ns -= later if held else 0
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 90 if held else 60)

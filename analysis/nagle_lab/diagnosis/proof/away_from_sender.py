@@ -347,6 +347,8 @@ def _with_those_held_up(
             judged.leave_open(prompt, Obstacle.OWN_PACE)
             judged.reject(pure - prompt, Rejected.LATER_RELEASE)
             return prompt.picked([])
+    if len(prompt):
+        prompt = prompt | sent_at_once_but_delayed(pure - prompt, observed.sender_fastest)
     judged.reject(pure - prompt, Rejected.LATER_RELEASE)
     return prompt
 
