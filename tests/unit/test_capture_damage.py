@@ -228,6 +228,7 @@ def epb(interface: int = 0, captured: int = 0) -> bytes:
     ("content", "kind", "says"),
     [
         (PCAP[:-1], "truncated", "the file ends in the middle of the record: kept the 6 packets"),
+        (PCAP[:-1], "truncated", "before it; stop tcpdump (Ctrl-C) before its file is copied"),
         (
             PCAP + bytes(50),
             "damaged",

@@ -333,7 +333,10 @@ class _File:
             self.facts.warn(kind, f"{self.name}: its compressed data {problem}: {kept}")
         elif stopped:
             of = " of its decompressed data" if self._decompressed else ""
-            self.facts.warn(stopped.kind, f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}")
+            is_cut = stopped.kind is TroubleKind.TRUNCATED
+            to_do = "; stop tcpdump (Ctrl-C) before its file is copied" if is_cut else ""
+            text = f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}{to_do}"
+            self.facts.warn(stopped.kind, text)
         if changed := self._stored.changed:
             text = f"{self.name}: {changed} while it was read: the result covers {packets:,} packets of it"
             self.facts.warn(TroubleKind.CHANGED, text)

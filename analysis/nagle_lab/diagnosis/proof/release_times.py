@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, NEARLY_ALL, REPEATED
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed, below_near
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
 from nagle_lab.packet.segment import OPTIONS_CUT
@@ -152,7 +152,8 @@ def _are_in_order(queued: Candidates) -> bool:
 
     Where several threads write side by side they are as close, but not in order.
     """
-    released = sorted(zip(listed(queued.release_frame), listed(queued.ack_frame), strict=True))
+    both = (listed(frames[:MOST_LOOKED_AT]) for frames in (queued.release_frame, queued.ack_frame))
+    released = sorted(zip(*both, strict=True))
     together = [(ack, after) for (release, ack), (_, after) in pairwise(released) if after < release]
     in_order = sum(ack < after for ack, after in together)
     return len(together) >= COMPARABLE and in_order > IN_ORDER * len(together)
