@@ -42,6 +42,8 @@ NET = textwrap.dedent("""
     def talk(how="two-writes", times=12, port=0):
         with socket.create_connection(serve(how, port)) as s:
             ask(s, times)
+            s.shutdown(socket.SHUT_WR)
+            s.recv(1)  # the server has closed, too: no packet of it comes during the next test
 
     if __name__ == "__main__":
         print(serve(sys.argv[1])[1], flush=True)
