@@ -333,7 +333,7 @@ class _File:
             self.facts.warn(kind, f"{self.name}: its compressed data {problem}: {kept}")
         elif stopped:
             of = " of its decompressed data" if self._decompressed else ""
-            is_cut = stopped.kind is TroubleKind.TRUNCATED
+            is_cut = stopped.kind is TroubleKind.TRUNCATED and self.name != STDIN_NAME
             to_do = "; stop tcpdump (Ctrl-C) before its file is copied" if is_cut else ""
             text = f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}{to_do}"
             self.facts.warn(stopped.kind, text)

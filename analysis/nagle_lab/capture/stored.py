@@ -173,8 +173,9 @@ def writing_whole(file: Path) -> Iterator[BinaryIO]:
     Raises OSError.
     """
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)  # of a process of that number that was killed; or a link that somebody put there
     try:
-        with part.open("wb") as stream:
+        with part.open("xb") as stream:
             yield stream
         part.replace(file)
     finally:

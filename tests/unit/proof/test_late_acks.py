@@ -688,3 +688,18 @@ def test_an_end_that_seldom_waits_held_nothing_on_a_path_that_varies(diagnose, b
             c.server_sends(BODY, after_ns=300 * US)
         c.client_acks(after_ns=10 * US)
     assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+@pytest.mark.parametrize(("rtt", "verdict"), [(0, "STALL"), (20 * MS, "INCONCLUSIVE")])
+def test_a_peer_next_door_that_shows_one_timer_is_not_far_away(diagnose, rtt, verdict):
+    """Most ACKs come after 40 to 47 ms, the others after 6 to 20: a path of 20 ms may do that, none of 4 µs."""
+    talks = [Conversation(client=("10.0.0.1", 50_000 + at), rtt_ns=rtt) for at in range(6)]
+    for c in talks:
+        c.handshake(after_ns=4 * US)
+        for number in range(12):
+            c.client_sends(REQUEST, after_ns=300 * MS)
+            c.server_sends(HEADER, after_ns=200 * US)
+            c.client_acks(after_ns=(40 + number % 8 if number % 4 else 6 + number) * MS)
+            c.server_sends(BODY, after_ns=RELEASE)
+            c.client_acks(after_ns=10 * US)
+    assert diagnose(merge(*(c.seen_at("server") for c in talks))).verdict == verdict

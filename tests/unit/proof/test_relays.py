@@ -1,6 +1,7 @@
 """What was passed on, or asked for on another connection, was not held."""
 
 import pytest
+from msgspec.structs import replace
 
 from nagle_lab.reports.words.phrases import findings
 from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk
@@ -20,6 +21,8 @@ def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
     said = dict(findings(result))["relayed"]
     assert said.startswith(f"{relay.times} times data followed a late ACK on connections to 10.0.0.2:80 only because")
     assert "passed on from those to 10.0.0.3:9000: fix that first" in said
+    itself = replace(result, summary=replace(result.summary, relays=[replace(relay, source=relay.connection)]))
+    assert "passed on from others to the same server: fix" in dict(findings(itself))["relayed"]
 
 
 @pytest.mark.parametrize(("exchanges", "rejected"), [(60, 20), (180, 0)])

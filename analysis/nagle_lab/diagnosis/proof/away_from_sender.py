@@ -335,7 +335,8 @@ def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: flo
 def _with_those_held_up(
     prompt: Candidates, late: Candidates, pure: Candidates, observed: Observed, judged: Judged, most_late: float
 ) -> Candidates:
-    """The prompt ones, and a few late ones that the path delayed, if early ACKs show that the program writes at once.
+    """The prompt ones, and a few late ones that the path delayed, if early ACKs show that the program writes at once;
+    and what left at once by its timestamps, and stood in a queue.
 
     None if the program writes at once and more than ``most_late`` are late: no path delays only those.
     """

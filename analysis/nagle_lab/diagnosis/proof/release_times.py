@@ -34,7 +34,7 @@ FINE = 5 * US  # and by which medians are not
 
 SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
 # Of an answer to a SYN: so soon a kernel sends one behind the other, median, at most; relays took 0.57 and more.
-AT_ONCE = 0.35
+ONE_BEHIND_THE_OTHER = 0.35
 IN_ORDER = 0.9  # of them, in the order in which their ACKs came
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
 INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
@@ -127,7 +127,7 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     if apart > answer:
         return None  # a program that writes to one connection after the other takes longer for each
     are_seen_held = _follows_early_acks(observed) or _starts_at_once(pure, observed)
-    if not are_seen_held and (apart > AT_ONCE * answer or not _are_in_order(queued)):
+    if not are_seen_held and (apart > ONE_BEHIND_THE_OTHER * answer or not _are_in_order(queued)):
         return None
     if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
