@@ -80,7 +80,7 @@ def run_soak(
 
     ``names`` are the scenarios, all where it is empty; ``at_most`` and ``only`` are those of :func:`soak.plan.plan`.
     """
-    require_writable({"markdown": markdown_file})
+    require_writable([markdown_file])
     trials = plan(named_scenarios(names), at_most, only)
     with _only_soak(runs) as lock:
         if fresh:

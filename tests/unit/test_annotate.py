@@ -137,7 +137,7 @@ def test_comments_come_in_order_of_frames_however_many_are_looked_at_at_once(tmp
     path.write_bytes(pcap_bytes(merge(*(each.segments for each in talks))))
     result = analyze(path)
     whole = sorted(comments(result))
-    monkeypatch.setattr(annotation, "_AT_ONCE", at_once)
+    monkeypatch.setattr(annotation, "_STALLS_AT_ONCE", at_once)
     found = list(comments(result))
     assert len(found) == 1 + 3 * len(result.stalls) > 200
     assert [frame for frame, _ in found] == sorted(frame for frame, _ in found)

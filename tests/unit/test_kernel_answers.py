@@ -270,9 +270,9 @@ def test_only_what_a_small_segment_keeps_waiting_is_told(monkeypatch, clock, cha
 
 def test_those_that_hold_something_come_first_and_others_ports_not_at_all(monkeypatch, clock):
     held, empty = listed(SMALL), listed(msgspec.structs.replace(SMALL, unsent=0), 100)
-    monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[empty] * recording.AT_ONCE, [held]]))
+    monkeypatch.setattr(recording, "busy_sockets", lambda: iter([[empty] * recording.SOCKETS_AT_ONCE, [held]]))
     told = recording.SocketPoller().answers()
-    assert [one.unsent for one in told] == [57] + [0] * (recording.AT_ONCE - 1)
+    assert [one.unsent for one in told] == [57] + [0] * (recording.SOCKETS_AT_ONCE - 1)
     assert [one.unsent for one in recording.SocketPoller([80]).answers()] == [one.unsent for one in told]
     assert recording.SocketPoller([443]).answers() == []
 

@@ -137,7 +137,7 @@ def test_an_output_is_refused_where_its_folder_may_not_be_written_though_the_fil
 )
 def test_why_a_file_cannot_be_written(tmp_path, file, says):
     with pytest.raises(NagleLabError, match=says):
-        require_writable({"html": tmp_path / file})
+        require_writable([tmp_path / file])
 
 
 @pytest.mark.parametrize("command", [["run", "nginx-static", "nodelay-off"], ["matrix"], ["sweep", "nginx-static"]])

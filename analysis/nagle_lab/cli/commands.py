@@ -394,7 +394,7 @@ def fleet_ask_(**options: Any) -> Exit:
     """Ask the results of a fleet.
 
     QUESTION is a name from the list that is printed without it, `schema` for tables and columns, or SQL (DuckDB)
-    in quotes. With --html, the overview is written.
+    in quotes. With --html, the overview is written. A folder called `ask` is diagnosed as ./ask.
     """
     return _command("captures.fleet", options, "ask")
 

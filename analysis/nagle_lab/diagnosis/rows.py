@@ -19,7 +19,7 @@ from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table
 
 Row = TypeVar("Row")
-_AT_ONCE = 1 << 12  # rows
+_ROWS_AT_ONCE = 1 << 12
 
 _AT = LAYOUTS["connection"].columns  # the place of each in a row
 # What each side sent, in the order of SentTotals's fields.
@@ -56,8 +56,8 @@ class _Rows(Sequence[Row], Generic[Row]):
         return next(self._read(at, at + 1))
 
     def __iter__(self) -> Iterator[Row]:
-        for begin in range(0, len(self), _AT_ONCE):
-            yield from self._read(begin, min(begin + _AT_ONCE, len(self)))
+        for begin in range(0, len(self), _ROWS_AT_ONCE):
+            yield from self._read(begin, min(begin + _ROWS_AT_ONCE, len(self)))
 
     @abstractmethod
     def _read(self, begin: int, end: int) -> Iterator[Row]:
@@ -103,7 +103,7 @@ class StallRows(_Rows[Stall], Stalls):
     def __init__(self, findings: Findings) -> None:
         super().__init__(findings.stalls)
         self._findings = findings
-        self._ends = lru_cache(_AT_ONCE)(self._ends_of)
+        self._ends = lru_cache(_ROWS_AT_ONCE)(self._ends_of)
 
     def typical(self) -> Stall:
         """The first stall whose wait is the median one, to the microsecond; with its ACK, if there is one."""

@@ -14,7 +14,7 @@ from nagle_lab.evidence.ladder import parts_of
 MARK = "nagle-lab stall"
 COMMENT_FILTER = f'frame.comment contains "{MARK}"'
 LONGEST_FILTER = 100_000  # bytes; Linux takes no longer argument than 131,071 (MAX_ARG_STRLEN)
-_AT_ONCE = 1 << 12  # stalls
+_STALLS_AT_ONCE = 1 << 12
 
 
 def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = False) -> None:
@@ -62,13 +62,13 @@ def comments(result: Result) -> Iterator[tuple[int, str]]:
     """
     yield 1, verdict_comment(result)
     stalls, count = result.stalls, len(result.stalls)
-    steps = range(0, count, _AT_ONCE)
-    begins = [min(stall.trigger_frame for stall in stalls[at : at + _AT_ONCE]) for at in steps]
+    steps = range(0, count, _STALLS_AT_ONCE)
+    begins = [min(stall.trigger_frame for stall in stalls[at : at + _STALLS_AT_ONCE]) for at in steps]
     for i in range(len(begins) - 1, 0, -1):
         begins[i - 1] = min(begins[i - 1], begins[i])
     waiting: list[tuple[int, int, int, str]] = []
     for step, at in enumerate(steps):
-        for number, stall in enumerate(stalls[at : at + _AT_ONCE], at + 1):
+        for number, stall in enumerate(stalls[at : at + _STALLS_AT_ONCE], at + 1):
             for role, (frame, text) in enumerate(_of_stall(stall, f"{MARK} {number} of {count}")):
                 heappush(waiting, (frame, number, role, text))
         until = begins[step + 1] if step + 1 < len(begins) else None

@@ -1,1 +1,1 @@
-"""Many runs: the matrix, sweeps, comparisons, published claims."""
+"""What is run to learn from: a guarded command, releases, the museum; of the lab the matrix, sweeps, comparisons."""

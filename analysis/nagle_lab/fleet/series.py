@@ -35,7 +35,7 @@ _EXTENSION = re.compile(r"(\.(pcapng|pcap|cap|dump|gz|zst))+$", re.IGNORECASE)
 _CAPTURE = re.compile(r"\.(pcapng|pcap|cap|dump)\d*(\.(gz|zst))?$", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_. ]+$|^[-_. ]+")
 NO_TEXT = "its name is not UTF-8: rename the file or its folder"
-_AT_ONCE = 32  # files whose first packet is looked for
+_FILES_AT_ONCE = 32  # whose first packet is looked for
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _in_order(members: list[tuple[ParsedName, File]]) -> list[File]:
     files = [file for _, file in members]
     if len(files) == 1 or any(place.times for place, _ in members):
         return files
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
         began = list(threads.map(first_time, files))
     known = [(ns, at) for at, ns in enumerate(began) if ns is not None]
     drops = [later for (a, _), (b, later) in pairwise(known) if b < a]

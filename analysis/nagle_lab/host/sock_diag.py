@@ -34,7 +34,7 @@ _QUEUED, _QUEUED_AT = Struct("=I"), 60  # its idiag_wqueue
 _TCP_INFO = Struct("=16xI4xI16xI32xI60xI")
 _SND_WND, _SND_WND_AT = Struct("=I"), 228
 _PORT, _ATTRIBUTE = Struct("!H"), Struct("=HH")
-_AT_ONCE = 1 << 18  # bytes of an answer
+_BYTES_AT_ONCE = 1 << 18  # of an answer
 
 
 class TcpInfo(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def _messages(family: int, states: int) -> Iterator[list[bytes]]:
         kernel.send(_MESSAGE.pack(_MESSAGE.size + len(request), kind, flags, 0, 0) + request)
         is_over = False
         while not is_over:
-            messages, is_over = _read_part(kernel.recv(_AT_ONCE), family)
+            messages, is_over = _read_part(kernel.recv(_BYTES_AT_ONCE), family)
             yield messages
 
 

@@ -21,7 +21,7 @@ def command(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool,
     if len(paths) > 1 and not rotated:
         raise NagleLabError("annotate takes one FILE, or with --rotated the files of one rotated capture")
     if out and not out.exists():
-        require_writable({"output": out})
+        require_writable([out])
     require_not_read([out], paths)
     files, result = _analyzed(paths)
     if out:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_different, require_nothing_lost, require_writable, write_wanted
+from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Comparison, compare
@@ -16,9 +16,7 @@ from nagle_lab.runs.run import Run
 
 def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
     """Compare run folders and capture files with the first of them, and print the comparison."""
-    require_writable(files)
-    require_nothing_lost(files.values(), paths)
-    require_different(files.values())
+    require_outputs(files.values(), paths)
     sources = [opened(path) for path in paths]
     comparison = compare(sources, paths)
     if as_json:

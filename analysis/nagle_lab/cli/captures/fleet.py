@@ -8,7 +8,7 @@ from typing import Self
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from nagle_lab.capture.stored import is_remote
-from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_export
+from nagle_lab.cli.shared.exports import require_outputs, write_export
 from nagle_lab.cli.shared.progress import progress_bar
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
@@ -100,8 +100,7 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
     if not out:
         raise NagleLabError("which results? Add --out DIR, the folder or URL that nagle-lab fleet wrote to")
     folder = Folder(out)
-    require_writable({"html": html})
-    require_nothing_lost([html], [] if is_remote(out) else [Path(folder.path)])
+    require_outputs([html], [] if is_remote(out) else [Path(folder.path)])
     store = Store(folder)
     if html:
         write_export(html, _page(store, folder))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_export
+from nagle_lab.cli.shared.exports import require_outputs, write_export
 from nagle_lab.cli.workshop.answers import Person, prepared
 from nagle_lab.cli.workshop.outline import show_outline
 from nagle_lab.cli.workshop.screens import WIDTH
@@ -56,8 +56,7 @@ def command(
 def _write_slides(script: Workshop, file: Path) -> Exit:
     from nagle_lab.cli.workshop.slides import slides_page  # noqa: PLC0415  (Jinja, which nothing else here needs)
 
-    require_writable({"slides": file})
-    require_nothing_lost([file], COMMITTED)
+    require_outputs([file], COMMITTED)
     write_export(file, slides_page(script, _stored))
     return Exit.OK
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.cli.shared.exports import require_different, require_nothing_lost, require_writable, write_wanted
+from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.errors import Exit, printable, tell
 from nagle_lab.experiments.matrix import Matrix, VariantRow, fill, plan
@@ -26,9 +26,7 @@ from nagle_lab.runs.run import Run
 
 def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | None) -> Exit:
     """Run the scenarios of those names, all where there is none; print, and write the files asked for."""
-    require_writable(files)
-    require_nothing_lost(files.values())
-    require_different(files.values())
+    require_outputs(files.values())
     several = named_scenarios(scenarios)
     refuse_misspelled(several)
     require_runs_folder(runs)

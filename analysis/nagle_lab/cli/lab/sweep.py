@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_wanted
+from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
@@ -34,8 +34,7 @@ def command(
     **files: Path | None,
 ) -> Exit:
     """Sweep a scenario over ``span`` (``NAME=LO..HI``; None: its own), the series ``only`` or all; print it."""
-    require_writable(files)
-    require_nothing_lost(files.values())
+    require_outputs(files.values())
     swept = find_scenario(scenario)
     parameter, low, high = asked_range(swept, span)
     several = _series(swept, only)

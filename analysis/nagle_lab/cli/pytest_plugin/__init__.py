@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nagle_lab.cli.pytest_plugin.judge import Judge, SoFar  # noqa: F401 - in quotes below
 
 # Where this pytest is recorded; empty where it is not. Not for what a test starts: that may be another pytest.
-PARTS = os.environ.pop("NAGLE_LAB_PARTS", "")  # nagle_lab.guard.recording.cuts.PARTS, without importing it
+PARTS = os.environ.pop("NAGLE_LAB_PARTS", "")  # nagle_lab.guard.recording.cuts.PARTS_VARIABLE, without importing it
 # Which test this pytest is to run, traced: again.py. Only for itself, too.
 AGAIN = os.environ.pop("NAGLE_LAB_AGAIN", "")
 JUDGE = pytest.StashKey["Judge"]()

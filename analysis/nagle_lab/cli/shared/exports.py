@@ -33,7 +33,7 @@ class Exports:
     """
 
     def __init__(self, files: Mapping[str, Path | None], *, reads: Iterable[Path] = (), slow: bool = True) -> None:
-        """``reads`` is what the command reads; see :func:`require_nothing_lost`.
+        """``reads`` is what the command reads; see :func:`require_outputs`.
 
         ``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step.
         """
@@ -65,12 +65,11 @@ class Exports:
         return "html" not in self.files
 
     def __enter__(self) -> Self:
-        require_writable(self.files)
+        require_writable(self.files.values())
         for name in self.files.keys() & {"csv", "parquet"}:
             if not _is_replaced(self.files[name]):
                 raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
-        require_nothing_lost(self._all_files(), self._reads)
-        require_different(self._all_files())
+        require_outputs(self._all_files(), self._reads)
         with ExitStack() as stack:
             if self.with_exchanges:
                 from nagle_lab.reports.files.tabular import WRITERS, TableFiles
@@ -183,23 +182,29 @@ class Exports:
             self._pages.append(f"### ⚠️ unusable · {escaped(name)}\n\n{escaped(str(error))}\n")
 
 
-def require_writable(files: Mapping[str, Path | None]) -> None:
-    """Raise NagleLabError unless each file asked for can be written: better now than after an hour of runs."""
-    for file in filter(None, files.values()):
+def require_outputs(files: Iterable[Path | None], reads: Iterable[Path] = ()) -> None:
+    """Raise NagleLabError unless each of the ``files`` can be written, is another one, and nothing is lost by it.
+
+    ``reads`` is what the command reads. Better now than after an hour of runs.
+    """
+    wanted = [file for file in files if file]
+    require_writable(wanted)
+    if len({file.resolve() for file in wanted}) < len(wanted):
+        raise NagleLabError("two output options name the same file: give each its own")
+    require_not_read(wanted, reads)
+    for file in wanted:
+        if there := _what_is_lost(file):
+            raise NagleLabError(f"{file} cannot be written: {there} is there, and would be lost: name another file")
+
+
+def require_writable(files: Iterable[Path | None]) -> None:
+    """Raise NagleLabError unless each of the ``files`` can be written."""
+    for file in filter(None, files):
         if problem := _why_not_written(file):
             raise NagleLabError(f"{file} cannot be written: {problem}")
 
 
 _REPORTS = {".html", ".xml", ".md", ".csv"}  # what a person may have put into a folder that is read
-
-
-def require_nothing_lost(files: Iterable[Path | None], reads: Iterable[Path] = ()) -> None:
-    """Raise NagleLabError where a report would replace what is read, another capture, or a program."""
-    wanted = [file for file in files if file]
-    require_not_read(wanted, reads)
-    for file in wanted:
-        if there := _what_is_lost(file):
-            raise NagleLabError(f"{file} cannot be written: {there} is there, and would be lost: name another file")
 
 
 def require_not_read(files: Iterable[Path | None], reads: Iterable[Path]) -> None:
@@ -222,13 +227,6 @@ def _is_read(file: Path, path: Path) -> bool:
             return False  # a terminal or a pipe
         return file.resolve() == path.resolve() or (file.exists() and path.exists() and file.samefile(path))
     return False
-
-
-def require_different(files: Iterable[Path | None]) -> None:
-    """Raise NagleLabError unless the files asked for are different ones, by whatever name they go."""
-    asked_for = [file.resolve() for file in files if file]
-    if len(set(asked_for)) < len(asked_for):
-        raise NagleLabError("two output options name the same file: give each its own")
 
 
 def _why_not_written(file: Path) -> str:

@@ -4,7 +4,7 @@ import json as json_module
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_export
+from nagle_lab.cli.shared.exports import require_outputs, write_export
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.errors import Exit, NagleLabError, tell
@@ -31,8 +31,7 @@ def command(
         raise NagleLabError("bisect needs a command: nagle-lab bisect pypi:NAME A..B -- COMMAND…")
     if command_line[0].startswith("-"):
         raise NagleLabError(f"bisect takes {command_line[0]} for the command: options go before the package")
-    require_writable({"json": json})
-    require_nothing_lost([json])
+    require_outputs([json])
     limit_s = duration_s(limit) if limit else None
     selection = Selection(frozenset(ports), frozenset(map(allowed_server, allowed)))
     of = span(package, between)

@@ -8,9 +8,7 @@ from typing import Any
 
 from nagle_lab.cli.shared.exports import (
     Exports,
-    require_different,
-    require_nothing_lost,
-    require_writable,
+    require_outputs,
     write_export,
 )
 from nagle_lab.cli.shared.values import allowed_server, duration_s
@@ -39,9 +37,7 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
     selection = Selection(frozenset(asked.ports), frozenset(map(allowed_server, asked.allowed)))
     limit_s = duration_s(asked.limit) if asked.limit else None
     files = {"junit": junit, "markdown": markdown, "html": html}
-    require_writable({"json": asked.json})
-    require_different([asked.json, *files.values()])
-    require_nothing_lost([asked.json, *files.values()], recorded_in(asked.keep))
+    require_outputs([asked.json, *files.values()], recorded_in(asked.keep))
     with (
         Exports(files, slow=not asked.command_line) as exports,
         ending_by_signals(),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nagle_lab.cli.shared.exports import require_nothing_lost, require_writable, write_export
+from nagle_lab.cli.shared.exports import require_outputs, write_export
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.errors import Exit, tell, worst
 from nagle_lab.experiments.software.museum import Exhibit, exhibits, run_exhibit
@@ -15,8 +15,7 @@ from nagle_lab.reports.screens.terminal import console
 
 def command(names: Sequence[str], quick: bool, list_only: bool, trace: bool, markdown: Path | None) -> Exit:
     """Install and run the exhibits, print the table, and write the page if asked to."""
-    require_writable({"markdown": markdown})
-    require_nothing_lost([markdown])
+    require_outputs([markdown])
     every = [exhibit for exhibit in exhibits(names) if exhibit.quick or not quick]
     if list_only:
         list_exhibits(every, console(at_most=140))

@@ -33,7 +33,7 @@ from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
 from nagle_lab.tcp.tables import Table, Tables
 
-AT_ONCE = 1 << 16  # rows
+ROWS_AT_ONCE = 1 << 16
 GOES_ON = 5 * MS  # data so long after the data before it is no other part of the same message
 STALE = 2  # ACKs with older timestamps than what they acknowledge; of Linux there was none in 1,100 captures
 MOST_NOT_HELD = 1_000  # connections of a server with one client
@@ -194,7 +194,7 @@ class Programs(dict[int, Program]):
             program.peers_went_on.clear()
         table, connections = self._no_waits, self._connections
         while self._looked_at < len(table):
-            begin, end = self._looked_at, min(self._looked_at + AT_ONCE, len(table))
+            begin, end = self._looked_at, min(self._looked_at + ROWS_AT_ONCE, len(table))
             frames = Columns(table.layout, table.read(begin, end))["release_frame"]
             count = len(frames) if until is None else total(frames <= until)
             if count:
@@ -263,7 +263,7 @@ class Programs(dict[int, Program]):
         connections, when that one began.
         """
         table = self._connections
-        if len(table) > AT_ONCE or not self._not_held_on:
+        if len(table) > ROWS_AT_ONCE or not self._not_held_on:
             return
         columns, ends = table.layout.columns, defaultdict[Pair, list[int]](list)
         pairs = []  # by the number of the connection

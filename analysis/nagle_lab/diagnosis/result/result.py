@@ -119,7 +119,7 @@ def _named(ends: Sequence[NamedEnd], in_all: Mapping[Role, int]) -> str:
 
 
 class EndProcess(msgspec.Struct, frozen=True):
-    """A process at an end of connections, by comments on packets."""
+    """A process at an end of connections, as comments on packets or, live, the kernel name it."""
 
     role: Role | None  # None: at one of the two ends of connections to that server
     ip: str
@@ -311,7 +311,7 @@ class Result(msgspec.Struct, frozen=True):
     connections: Sequence[Connection]
     stalls: Stalls
     exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
-    processes: list[EndProcess] | None = None  # at the ends, where comments on packets name them
+    processes: list[EndProcess] | None = None  # at the ends, where they are known
     writes: Writes | None = None  # the two of each stall, where system calls were recorded beside the segments
 
     def of_file(self, name: str) -> Self:
@@ -343,8 +343,8 @@ class Result(msgspec.Struct, frozen=True):
         yield json_text({name: getattr(self, name) for name in self.__struct_fields__ if name not in rows_of})[:-1]
         for name, rows in (("connections", self.connections), ("stalls", self.stalls)):
             yield f',"{name}":['
-            for begin in range(0, len(rows), _AT_ONCE):
-                yield ("," if begin else "") + json_text(list(rows[begin : begin + _AT_ONCE]))[1:-1]
+            for begin in range(0, len(rows), _ROWS_AT_ONCE):
+                yield ("," if begin else "") + json_text(list(rows[begin : begin + _ROWS_AT_ONCE]))[1:-1]
             yield "]"
         for name in _WHERE_KNOWN:
             if (found := getattr(self, name)) is not None:
@@ -356,7 +356,7 @@ class Result(msgspec.Struct, frozen=True):
         return "".join(self.json_parts())
 
 
-_AT_ONCE = 1 << 12  # rows
+_ROWS_AT_ONCE = 1 << 12
 _WHERE_KNOWN = ("processes", "writes")  # fields that most captures have not: absent there
 
 

@@ -27,7 +27,7 @@ NOT_SEEN = "strace did not see them"
 BEFORE = "they were made before the trace began, or after it ended"
 NOT_ALL = "bytes were sent that no call in the trace wrote, so which call wrote which cannot be told"
 UNSURE = "the connection began before the trace, and its bytes cannot be counted for sure"
-AT_ONCE = "two threads wrote at once, and which of them came first cannot be told"
+UNORDERED = "two threads wrote at once, and which of them came first cannot be told"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: St
     if held.at > release.ts + _APART_NS:
         return NOT_ALL
     if first.at_once or held.at_once:
-        return AT_ONCE
+        return UNORDERED
     writes = stream.within(start, start + release.length)
     return CallPair(stall, stream, other, first, held, writes, trigger.ts, release.ts)
 

@@ -53,11 +53,11 @@ def program(module: str, argument: str) -> list[str]:
     paths = [path for path in sys.path if path]
     find = f"import gc, sys; gc.set_threshold(50_000); sys.path[:0] = {paths!r}"
     start = f"from nagle_lab.guard.recording.{module} import main; main({argument!r}); gc.freeze()"
-    return [sys.executable, "-P", "-c", f"{_AT_ONCE}; {find}; {start}"]
+    return [sys.executable, "-P", "-c", f"{_CTRL_C_ENDS_IT}; {find}; {start}"]
 
 
 # Ctrl-C before it waits: no traceback; what is ignored (nohup, a shell's background) stays so for the command
-_AT_ONCE = "import signal as s; s.getsignal(s.SIGINT) is s.SIG_IGN or s.signal(s.SIGINT, s.SIG_DFL)"
+_CTRL_C_ENDS_IT = "import signal as s; s.getsignal(s.SIGINT) is s.SIG_IGN or s.signal(s.SIGINT, s.SIG_DFL)"
 
 
 def why_no_namespace() -> str:

@@ -1,20 +1,19 @@
 """Record what already runs, from outside: a process, a container, a service of Compose, an interface."""
 
 import os
-import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import msgspec
 
-from nagle_lab.errors import NagleLabError, last_line
+from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.inside_running import Request
 from nagle_lab.guard.recording.job import OUTCOME, READY, REQUEST, Outcome, read_outcome
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.guard.recording.target import Target
 from nagle_lab.host import children
+from nagle_lab.host.docker import container_of_service, docker_output
 from nagle_lab.host.privileges import may_join_namespaces
 
 
@@ -79,26 +78,3 @@ def _run(way: Way, folder: Path) -> Outcome:
 
 def _todo(way: Way) -> str:
     return "" if may_join_namespaces() or "docker" in way.before else ": run this as root"
-
-
-def container_of_service(service: str) -> str:
-    """The container of a service of the Compose project in the working directory."""
-    for compose in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(compose[0]):
-            done = subprocess.run([*compose, "ps", "-q", service], capture_output=True, text=True, check=False)
-            if done.returncode == 0 and done.stdout.strip():
-                return done.stdout.split()[0]
-    raise NagleLabError(
-        f"service {service} is not running: run docker compose ps in the project's folder to see which are"
-    )
-
-
-def docker_output(*arguments: str) -> str:
-    """What docker prints. Raises NagleLabError where there is none, or it fails."""
-    try:
-        done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise NagleLabError("--container needs Docker, but docker is not in PATH: install it") from None
-    if done.returncode:
-        raise NagleLabError(f"{last_line(done.stderr, 'docker failed')}: docker ps lists the running containers")
-    return done.stdout.strip()

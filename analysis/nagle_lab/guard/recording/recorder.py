@@ -28,8 +28,8 @@ EVERY_S = 0.02  # how often the ring is emptied
 FRAME_BYTES = 256
 BLOCK_BYTES = 1 << 16
 RING_BYTES = 64 << 20  # 262,144 packets
-AT_ONCE = 1 << 14  # packets
-FULL = AT_ONCE * FRAME_BYTES
+PACKETS_AT_ONCE = 1 << 14
+FULL = PACKETS_AT_ONCE * FRAME_BYTES
 MOST_UNWRITTEN_BYTES = 1 << 30  # of frames that wait to be written
 
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 5, 6, 10
@@ -41,7 +41,7 @@ _INTERFACE_AT = 36  # of a frame: sll_ifindex of the struct sockaddr_ll behind t
 _INDEX = Struct("=I")
 _STEP = FRAME_BYTES // 4  # from one status to the next, in words
 _LOOK = 64  # statuses at once
-_TO_USER, _TO_KERNEL = 1, memoryview(bytes(4 * AT_ONCE)).cast("I")
+_TO_USER, _TO_KERNEL = 1, memoryview(bytes(4 * PACKETS_AT_ONCE)).cast("I")
 
 _SIOCGIFHWADDR, _ARPHRD_ETHER, _ARPHRD_LOOPBACK = 0x8927, 1, 772
 _PACKET_OUTGOING = 4
@@ -113,9 +113,9 @@ class Ring:
 
     def take(self) -> bytes:
         """The frames that are there, FULL bytes at most, as they are: the ring is free for others at once."""
-        frames = self._take(AT_ONCE)
+        frames = self._take(PACKETS_AT_ONCE)
         if frames and self._at == 0:  # the ring goes on at its beginning
-            frames += self._take(AT_ONCE - len(frames) // FRAME_BYTES)
+            frames += self._take(PACKETS_AT_ONCE - len(frames) // FRAME_BYTES)
         return frames
 
     def _take(self, most: int) -> bytes:

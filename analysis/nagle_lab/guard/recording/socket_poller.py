@@ -16,7 +16,7 @@ SHARE = 0.03  # of a processor, at most, that asking may take
 AT_A_TIME_S = 0.003  # of a long answer, the rest of which waits: packets must not
 LONGEST_S = SLOWEST_NS / 1e9
 SILENT_MS = 4  # a tick of the kernel: so soon after the last segment, data may just be on its way out
-AT_ONCE = 20  # sockets of one answer
+SOCKETS_AT_ONCE = 20  # of one answer
 AT_FIRST, PER_S = 100_000, 200  # sockets of all answers: so many at once, and so many a second for ever
 
 
@@ -50,7 +50,7 @@ class SocketPoller:
         if took > LONGEST_S:
             return []
         first = sorted(filter(self._is_wanted, sockets), key=lambda one: one.unsent == 0)
-        first = first[: min(AT_ONCE, int(self._left))]
+        first = first[: min(SOCKETS_AT_ONCE, int(self._left))]
         self._left -= len(first)
         return [KernelAnswer(now, one.local, one.remote, one.unsent) for one in first]
 

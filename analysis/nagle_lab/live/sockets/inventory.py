@@ -5,10 +5,11 @@ from collections.abc import Collection
 import msgspec
 
 from nagle_lab.errors import NagleLabError
+from nagle_lab.host.docker import container_names
 from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import LISTEN, ListedSocket
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
-from nagle_lab.live.sockets.processes import Process, SocketTable, container_names, processes
+from nagle_lab.live.sockets.processes import Process, SocketTable, processes
 from nagle_lab.live.sockets.rights import TODO, missing, needs
 from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Options, read
 from nagle_lab.live.sockets.waits import Waits, waits

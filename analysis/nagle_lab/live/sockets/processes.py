@@ -2,8 +2,6 @@
 
 import os
 import re
-import shutil
-import subprocess
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from contextlib import suppress
@@ -14,6 +12,7 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.children import descendants
+from nagle_lab.host.docker import container_names
 from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.rights import TODO
 
@@ -137,19 +136,6 @@ def container_of(cgroup: str) -> str:
     if ids := _ID.findall(cgroup):
         return str(ids[-1])[:_SHORT]
     return str(found[1]) if (found := _LXC.search(cgroup)) else ""
-
-
-def container_names() -> dict[str, str]:
-    """Id → name of the running containers, as Docker tells; nothing where there is none, or it does not answer."""
-    if not shutil.which("docker"):
-        return {}
-    with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            ["docker", "ps", "--format", "{{.ID}} {{.Names}}"],
-            capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-    return {}
 
 
 def with_children(pid: int) -> set[int]:

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.result.result import Connection, EndProcess
 from nagle_lab.errors import printable
+from nagle_lab.host.docker import container_names
 from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import owners
-from nagle_lab.live.sockets.processes import Process, container_names
+from nagle_lab.live.sockets.processes import Process
 
 EVERY_S = 2.0  # and five times as long as a look took, at least
 MOST_SOCKETS = 50_000  # of each namespace and family, that are looked at: listening ones come first

@@ -68,7 +68,7 @@ EXCHANGE_COLUMNS: Sequence[Column] = (
     ("exchange_ms", float, lambda e: e.exchange_ms),
     ("stalled", bool, lambda e: e.stalled),
 )
-_AT_ONCE = 1 << 14  # rows
+_ROWS_AT_ONCE = 1 << 14
 _BEGINS_FORMULA = tuple("=+-@＝＋－＠")  # full-width ones too, where East Asian versions of Excel read the file
 
 
@@ -147,11 +147,11 @@ class TableFiles:
         """Add the rows of one capture; ``source`` is what their first column says."""
         assert result.exchanges is not None, "listed where a table is wanted"
         stalls, connections, exchanges = self._writers
-        for at in range(0, len(result.stalls), _AT_ONCE):
-            stalls.write(source, list(enumerate(result.stalls[at : at + _AT_ONCE], at + 1)))
+        for at in range(0, len(result.stalls), _ROWS_AT_ONCE):
+            stalls.write(source, list(enumerate(result.stalls[at : at + _ROWS_AT_ONCE], at + 1)))
         for writer, rows in ((connections, result.connections), (exchanges, result.exchanges)):
-            for at in range(0, len(rows), _AT_ONCE):
-                writer.write(source, rows[at : at + _AT_ONCE])
+            for at in range(0, len(rows), _ROWS_AT_ONCE):
+                writer.write(source, rows[at : at + _ROWS_AT_ONCE])
 
 
 def _pyarrow() -> Any:

@@ -1,4 +1,4 @@
-"""Reports as single HTML files that load nothing: of captures and runs (report.py), of many runs (overview.py)."""
+"""Reports as single HTML files that load nothing: of captures and runs (page.py), of many runs (overview.py)."""
 
 import logging
 

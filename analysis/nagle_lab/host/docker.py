@@ -1,0 +1,43 @@
+"""What this host's Docker says of its containers, where there is one. The lab's Docker is in lab/containers."""
+
+import shutil
+import subprocess
+from contextlib import suppress
+
+from nagle_lab.errors import NagleLabError, last_line
+
+
+def container_of_service(service: str) -> str:
+    """The container of a service of the Compose project in the working directory."""
+    for compose in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(compose[0]):
+            done = subprocess.run([*compose, "ps", "-q", service], capture_output=True, text=True, check=False)
+            if done.returncode == 0 and done.stdout.strip():
+                return done.stdout.split()[0]
+    raise NagleLabError(
+        f"service {service} is not running: run docker compose ps in the project's folder to see which are"
+    )
+
+
+def docker_output(*arguments: str) -> str:
+    """What docker prints. Raises NagleLabError where there is none, or it fails."""
+    try:
+        done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise NagleLabError("--container needs Docker, but docker is not in PATH: install it") from None
+    if done.returncode:
+        raise NagleLabError(f"{last_line(done.stderr, 'docker failed')}: docker ps lists the running containers")
+    return done.stdout.strip()
+
+
+def container_names() -> dict[str, str]:
+    """Id → name of the running containers, as Docker tells; nothing where there is none, or it does not answer."""
+    if not shutil.which("docker"):
+        return {}
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            ["docker", "ps", "--format", "{{.ID}} {{.Names}}"],
+            capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    return {}
