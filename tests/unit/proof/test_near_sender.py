@@ -171,22 +171,6 @@ def test_where_timestamps_were_cut_off_linux_is_no_slow_stack(diagnose, snaplen)
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 34})
 
 
-@pytest.mark.parametrize(("answers_us", "verdict"), [(12, "INCONCLUSIVE"), (30, "STALL")])
-def test_a_kernel_is_not_much_slower_than_the_program_above_it(diagnose, answers_us, verdict):
-    """A program that polls TCP_INFO every 100 us answers requests in 13, and sends on 73 after the ACK (veth)."""
-
-    def exchange(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST, after_ns=30 * US)
-        c.server_sends(HEADER, after_ns=answers_us * US)
-        c.client_acks(after_ns=LATE if number else 10 * US)
-        c.server_sends(BODY, after_ns=(70 + number % 7) * US)
-        c.client_acks(after_ns=10 * US)
-
-    result = diagnose(talk(exchange, exchanges=40).segments)
-    assert result.verdict == verdict
-    assert result.quality.unresolved == ({"like_a_program": 39} if verdict == "INCONCLUSIVE" else {})
-
-
 @pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
 def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
     """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""
@@ -233,27 +217,6 @@ def test_connections_of_a_program_that_waits_are_not_counted_with_held_ones(diag
     result = diagnose(merge(*talks))
     assert (result.verdict, result.summary.stalls) == ("STALL", 40)
     assert [c.stalls for c in result.connections] == [10, 10, 10, 10, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("pieces", "verdict"), [([500, 500, 500], "INCONCLUSIVE"), ([500, 1000], "STALL")]
-)  # fmt: skip
-def test_pieces_behind_each_other_were_not_written_at_once(diagnose, pieces, verdict):
-    """Nagle's algorithm would have merged the last two: a program waits for each ACK, without sleeping."""
-
-    def exchange(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        c.server_sends(pieces[0], after_ns=200 * US)
-        for size in pieces[1:]:
-            c.client_acks(after_ns=LATE if number > 2 else 10 * US)
-            c.server_sends(size, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
-
-    result = diagnose(talk(exchange).segments)
-    assert (result.verdict, set(result.quality.unresolved)) == (
-        verdict,
-        {"like_a_program"} if verdict == "INCONCLUSIVE" else set(),
-    )
 
 
 @pytest.mark.parametrize(
@@ -354,22 +317,6 @@ def test_a_pause_exactly_as_long_as_the_timer_is_the_program_s(diagnose, longer,
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
-@pytest.mark.parametrize(("ack", "stalls"), [(70 * US, 40), (10 * US, 30)])
-def test_a_stack_in_user_space_may_be_late_to_release(diagnose, ack, stalls):
-    """It does so once its process runs; a kernel, whose ACKs are quick, never waits for that at the sender."""
-    c = Conversation()
-    c.handshake()
-    for number in range(40):
-        c.client_sends(REQUEST)
-        c.server_acks(after_ns=ack)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=2 * MS if number % 4 == 0 else 60 * US)
-        c.client_acks(after_ns=10 * US)
-        c.pause(5 * MS)
-    assert diagnose(c.segments).summary.stalls == stalls
-
-
 @pytest.mark.parametrize(("holds", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
 def test_a_program_that_pauses_on_some_connections_may_hold_on_others(diagnose, holds, verdict):
     """Its pauses end with its peer's delayed-ACK timer; elsewhere it writes at once, on a machine that is busy."""
@@ -419,10 +366,10 @@ def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, ea
     assert diagnose(c.segments).verdict == verdict
 
 
-def in_step(wakes: int, interrupted: int = 0) -> list[Segment]:
-    """On loopback the late ACKs of eight come at once, and their end answers ``wakes`` ns later, one after the other.
+def in_step(wakes: int, apart: int) -> list[Segment]:
+    """On loopback the late ACKs of eight come at once; their end answers ``wakes`` ns later, all ``apart`` ns apart.
 
-    It does so ten times, the last time ``interrupted`` ns later still.
+    It does so ten times.
     """
     talks = [Conversation(client=("127.0.0.1", 50_000 + at), server=("127.0.0.2", 80)) for at in range(8)]
     for c in talks:
@@ -430,30 +377,20 @@ def in_step(wakes: int, interrupted: int = 0) -> list[Segment]:
     start = talks[0].client.now_ns + 10 * MS
     for number in range(10):
         begin = start + number * 100 * MS
-        busy = interrupted if number == 9 else 0
         for at, c in enumerate(talks):
             c.client_sends(REQUEST, at_ns=begin + at * US)
             c.server_sends(HEADER, after_ns=200 * US)
             c.client_acks(at_ns=begin + LATE + (at - 8) * 2 * US)
-            c.server_sends(BODY, at_ns=begin + LATE + wakes + busy + (7 - at) * 10 * US)
+            c.server_sends(BODY, at_ns=begin + LATE + wakes + at * apart)
             c.client_acks(after_ns=2 * MS)
     return merge(*(c.segments for c in talks))
 
 
-@pytest.mark.parametrize(("wakes", "verdict"), [(20 * US, "STALL"), (80 * US, "INCONCLUSIVE")])
-def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, verdict):
-    """A kernel handles one ACK after the other; so does a relay, but first it must wake up."""
-    result = diagnose(in_step(wakes))
+@pytest.mark.parametrize(("wakes", "apart", "verdict"), [(20, 6, "STALL"), (80, 12, "INCONCLUSIVE")])
+def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, apart, verdict):
+    """A kernel handles one ACK after the other; so does a relay, but first it must wake up, and each takes longer."""
+    result = diagnose(in_step(wakes * US, apart * US))
     assert (result.verdict, result.summary.stalls) == (verdict, 80 if verdict == "STALL" else 0)
-
-
-@pytest.mark.parametrize(("interrupted", "unsure"), [(9 * MS, 8), (30 * MS, 0)])
-def test_a_queue_behind_an_interruption_is_left_open(diagnose, interrupted, unsure):
-    """A busy machine may be kept for some milliseconds from handling the ACKs; after more, it is a pause."""
-    result = diagnose(in_step(20 * US, interrupted))
-    assert (result.verdict, result.summary.stalls) == ("STALL", 72)
-    assert sum(result.quality.unresolved.values()) == unsure
-    assert result.quality.rejected["later_release"] == 8 - unsure
 
 
 @pytest.mark.parametrize(
@@ -548,24 +485,6 @@ def test_in_a_simulator_answers_take_no_time(diagnose):
         c.client_acks(after_ns=10 * US)
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 30)
-
-
-@pytest.mark.parametrize(("connections", "verdict"), [(1, "INCONCLUSIVE"), (3, "STALL")])
-def test_one_slow_answer_to_a_syn_does_not_make_a_slow_kernel(diagnose, connections, verdict):
-    """A third of the releases come as soon as SYNs are answered, which says something if that is always so slow."""
-    talks = [Conversation(client=("10.0.0.1", 50_000 + at)) for at in range(connections)]
-    for at, c in enumerate(talks):
-        c.pause(at * 10 * SECOND)
-        c.handshake(after_ns=120 * US)
-        for number in range(40):
-            c.client_sends(REQUEST)
-            c.server_acks(after_ns=20 * US)
-            c.server_sends(HEADER, after_ns=5 * MS)
-            c.client_acks(after_ns=LATE)
-            c.server_sends(BODY, after_ns=(60 if number % 3 else 100) * US + number * 2 * US)
-            c.client_acks(after_ns=60 * US)
-            c.pause(5 * MS)
-    assert diagnose(merge(*(c.segments for c in talks))).verdict == verdict
 
 
 @pytest.mark.parametrize(("answered", "verdict"), [(20 * US, "STALL"), (8 * US, "INCONCLUSIVE")])

@@ -52,9 +52,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     follows_ack,
     is_as_soon_behind_any,
     is_chance,
-    is_more_than_chance,
     is_paced,
-    is_quiet,
     middle_half,
     of_one_size,
     pauses_anyway,
@@ -76,7 +74,6 @@ VARIES = 3  # times its middle half: hardly anything is farther from the median 
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
 # Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
 SENT_ANYWAY_FAR = 0.05
-QUIETER = 1 / 8, 1 / 4, 1 / 2, 1  # of what a path may vary: what it varies when it is quiet
 REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 
@@ -162,7 +159,9 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         return nothing
     prompt, latest = _as_soon_as_expected(pure, expected, observed)
     if not _may_be_chance(prompt, pure, expected._replace(latest=latest), observed):
-        return _with_the_late_ones(prompt, pure, expected, observed, judged)
+        behind = expected.compared.only(expected.compared.echo != Echo.BEFORE)
+        late = behind.only(behind.ack_to_release > expected.latest)
+        return _with_those_held_up(prompt, late, pure, observed, judged)
     delayed = sent_at_once_but_delayed(pure, expected.round_trip)
     if len(delayed):
         judged.reject(pure - delayed, Rejected.LATER_RELEASE)
@@ -178,20 +177,7 @@ def _as_soon_as_expected(pure: Candidates, expected: _Expected, observed: Observ
     if len(later):
         prompt = prompt - later
         latest = highest(prompt.ack_to_release) if len(prompt) else latest
-    if is_quiet(pure, observed):
-        latest = _latest_but_for_pauses(prompt, pure, expected._replace(latest=latest))
-    return prompt.only(prompt.ack_to_release <= latest), latest
-
-
-def _with_the_late_ones(
-    prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed, judged: Judged
-) -> Candidates:
-    """The prompt ones, and of those that came later what the path delayed, if that is what delayed them."""
-    behind = expected.compared.only(expected.compared.echo != Echo.BEFORE)
-    late = behind.only(behind.ack_to_release > expected.latest)
-    by_path = _are_answers_as_late(len(late), len(prompt), expected.answers, expected.latest)
-    most_late = len(prompt) if by_path else A_FEW * len(prompt)
-    return _with_those_held_up(prompt, late, pure, observed, judged, most_late)
+    return prompt, latest
 
 
 def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: Judged) -> None:
@@ -230,35 +216,29 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
     return False
 
 
-def _latest_but_for_pauses(prompt: Candidates, pure: Candidates, expected: _Expected) -> float:
-    """The latest time after the ACK, ns, up to which more releases come than pauses explain.
-
-    On a path that is quiet what an ACK releases comes almost all at once, and pauses end at any time. Of several such
-    times the one is chosen up to which the most come, compared with pauses.
-    """
-    if not len(prompt):
-        return expected.latest
-    soonest, end = expected.soonest, highest(prompt.ack_to_release)
-    most, latest = 0.0, expected.latest
-    for part in QUIETER:
-        until = expected.round_trip + part * (expected.round_trip - soonest)
-        slower = total(prompt.ack_to_release > until)
-        if not slower or not is_chance(slower, pure.ack_to_release, end, end - until, 1, 2):
-            continue
-        pauses = len(pure.released_within(end, 2 * end - until))
-        by_chance = pauses * (until - soonest) / (end - until)
-        more = (len(prompt) - slower - by_chance) / sqrt(by_chance + 1)
-        if more > most:
-            most, latest = more, until
-    return latest
-
-
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
     """Whether there are too few, or no more than of pauses that end at any time."""
     latest, width = expected.latest, expected.latest - expected.round_trip
     if any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in SPANS_AWAY):
         return True
     return len(prompt) < REPEATED and not _is_a_listing(pure, observed)
+
+
+def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
+    """Whether none of several came as soon as that end answers: some of what an ACK releases does.
+
+    The time that a segment's bytes take on a slow link (SLOW_LINK) is not counted.
+    """
+    if len(close) < COMPARABLE:
+        return False
+    soonest = max(base, percentile(answers, 25)) if answers else base
+    by_size = close.ack_to_release - close.released_bytes * SLOW_LINK
+    return lowest(by_size) > soonest + slack(base)
+
+
+def _is_a_listing(pure: Candidates, observed: Observed) -> bool:
+    """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
+    return len(pure) < REPEATED and not observed.program.reactions.handshake and highest(pure.ack_to_release) < NEAR
 
 
 def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> None:
@@ -321,30 +301,19 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     return held if are_in_time else pure.picked([])
 
 
-def _are_answers_as_late(late: int, prompt: int, answers: list[int], latest: float) -> bool:
-    """Whether the path may be what makes so many releases ``late``: that end's answers are, too, as often.
-
-    That is, after ``latest``, ns; three standard deviations of chance are allowed. A few answers cannot tell.
-    """
-    if len(answers) < CONCLUSIVE:
-        return True
-    by_path = sum(ns > latest for ns in answers) / len(answers) * (late + prompt)
-    return not is_more_than_chance(late, by_path)
-
-
 def _with_those_held_up(
-    prompt: Candidates, late: Candidates, pure: Candidates, observed: Observed, judged: Judged, most_late: float
+    prompt: Candidates, late: Candidates, pure: Candidates, observed: Observed, judged: Judged
 ) -> Candidates:
     """The prompt ones, and a few late ones that the path delayed, if early ACKs show that the program writes at once;
     and what left at once by its timestamps, and stood in a queue.
 
-    None if the program writes at once and more than ``most_late`` are late: no path delays only those.
+    None if the program writes at once and more are late: no path delays only those.
     """
     if comes_early_too(pure, observed):
-        if len(prompt) >= CONCLUSIVE and len(late) <= A_FEW * len(prompt):
-            late = late.only(late.echo == Echo.AFTER)
-            prompt = prompt | late
-        elif len(observed.early) >= REPEATED and len(late) > most_late:
+        are_few = len(late) <= A_FEW * len(prompt)
+        if len(prompt) >= CONCLUSIVE and are_few:
+            prompt = prompt | late.only(late.echo == Echo.AFTER)
+        elif len(observed.early) >= REPEATED and not are_few:
             judged.leave_open(prompt, Obstacle.OWN_PACE)
             judged.reject(pure - prompt, Rejected.LATER_RELEASE)
             return prompt.picked([])
@@ -480,23 +449,6 @@ def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> C
         in_time = prompt.picked([])
     judged.leave_open(prompt - in_time, Obstacle.OWN_PACE)
     return in_time
-
-
-def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
-    """Whether none of several came as soon as that end answers: some of what an ACK releases does.
-
-    The time that a segment's bytes take on a slow link (SLOW_LINK) is not counted.
-    """
-    if len(close) < COMPARABLE:
-        return False
-    soonest = max(base, percentile(answers, 25)) if answers else base
-    by_size = close.ack_to_release - close.released_bytes * SLOW_LINK
-    return lowest(by_size) > soonest + slack(base)
-
-
-def _is_a_listing(pure: Candidates, observed: Observed) -> bool:
-    """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
-    return len(pure) < REPEATED and not observed.program.reactions.handshake and highest(pure.ack_to_release) < NEAR
 
 
 def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int | None:

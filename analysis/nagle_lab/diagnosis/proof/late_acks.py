@@ -4,13 +4,10 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     as_column,
-    groups,
     highest,
-    in_order,
     lowest,
     maximum,
     percentile,
-    pick,
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
@@ -76,25 +73,6 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     if len(piggybacked) and _all_else_is_as_late(piggybacked, peer_fastest, others, enough=1):
         piggybacked = piggybacked.picked([])
     return pure | piggybacked
-
-
-def set_aside_late_by_bytes(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without those whose ACKs may be late by what their triggers' bytes take on a slow link: the same for each size.
-
-    A timer of jiffies differs by one at least. Later than Linux's fires nothing else does.
-    """
-    if observed.peer_fastest < NEAR:
-        return held
-    sooner = held.only(held.late_by(observed.peer_fastest) < SOONEST_TIMER)
-    waits = sooner.late_by(observed.peer_fastest)
-    alike = []
-    for group in groups(sooner.trigger_bytes):
-        of_this_size = pick(waits, group)
-        if len(group) >= COMPARABLE and spread(of_this_size) < JIFFY / 2:
-            alike.append(group)
-    unsure = sooner.picked(in_order(alike))
-    judged.leave_open(unsure, Obstacle.PATH_VARIES)
-    return held - unsure
 
 
 def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged: Judged) -> Candidates:

@@ -8,7 +8,6 @@ from collections import Counter
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
-    among,
     distinct,
     groups,
     highest,
@@ -21,7 +20,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, Observed, below_near
+from nagle_lab.diagnosis.observed.observed import NEAR, Observed
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
@@ -35,17 +34,12 @@ from nagle_lab.diagnosis.proof.pauses import (
     pauses_anyway,
 )
 from nagle_lab.diagnosis.proof.release_times import (
-    AT_PEER_ALIKE,
     COARSE,
     FINE,
     HELD,
     HELD_ALIKE,
     INTERRUPTED,
-    SLOW_STACK,
     SOONEST_WOKEN,
-    acknowledges_slowly,
-    in_later_queues,
-    is_often_at_once,
     queued_releases,
     slowest_release,
     usual_release,
@@ -62,8 +56,6 @@ AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
 
 # A connection is judged by itself from so many releases on, if their median is so much above the limit.
 ENOUGH, CLEARLY = 6, 1.3
-# Kernels took up to 3.6 times as long as the program's answers (medians); a program that polls takes longer.
-SLOWER_THAN_ANSWERS = 5
 # Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
 SENT_ANYWAY_NEAR = 0.01
 
@@ -78,9 +70,7 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     limit = slowest_release(pure, observed)
     queued = queued_releases(pure, observed, limit)
     if queued is not None:
-        interrupted = in_later_queues(pure - queued, limit)
-        judged.leave_open(interrupted, Obstacle.LIKE_A_PROGRAM)
-        judged.reject(pure - queued - interrupted, Rejected.LATER_RELEASE)
+        judged.reject(pure - queued, Rejected.LATER_RELEASE)
         return queued
     near = pure.only(pure.ack_to_release < PAUSE)
     if not len(near):
@@ -99,10 +89,9 @@ def _held_by_release_times(
 ) -> Candidates:
     """Of releases behind nothing but their ACK, those as soon as a kernel's: their median is up to ``limit``, ns."""
     middle = usual_release(near, observed.setting.resolution)
-    is_usual, is_fine = middle <= limit, observed.setting.resolution <= FINE
     slow = near.picked([])
-    if is_fine and (is_usual or is_often_at_once(near, observed)):
-        slow = _slow_connections(near, limit, 50 if is_usual else 10)
+    if middle <= limit and observed.setting.resolution <= FINE:
+        slow = _slow_connections(near, limit)
     if len(slow):
         judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
         others = distinct(slow.connection)
@@ -111,20 +100,9 @@ def _held_by_release_times(
             judged.reject(pure, Rejected.LATER_RELEASE)
             return near
         middle = usual_release(near, observed.setting.resolution)
-    if _is_slower_than_program(middle, observed):
-        judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
-        judged.reject(pure - near, Rejected.LATER_RELEASE)
-        return near.picked([])
-    if middle <= limit or (middle <= 2 * HELD_ALIKE and is_often_at_once(near, observed)):
+    if middle <= limit:
         return _released_by_kernel(pure, near, observed, judged, middle)
     return _held_among_others(pure, near, observed, judged, limit)
-
-
-def _is_slower_than_program(middle: float, observed: Observed) -> bool:
-    """Whether releases that take ``middle`` ns are much slower than the program, which is woken for each request."""
-    answers = below_near(observed.program.reactions.data)
-    is_known = len(answers) >= CONCLUSIVE and observed.setting.resolution <= FINE
-    return is_known and HELD < middle <= AT_PEER_ALIKE and middle > SLOWER_THAN_ANSWERS * percentile(answers, 50)
 
 
 def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidates, judged: Judged) -> None:
@@ -160,8 +138,8 @@ def _arrive_by_chance(behind: Candidates, near: Candidates) -> bool:
     return not is_more_than_chance(len(behind), by_chance)
 
 
-def _slow_connections(near: Candidates, limit: float, percent: float) -> Candidates:
-    """Those on connections whose median, or other percentile, is clearly too late for a kernel, though not of all.
+def _slow_connections(near: Candidates, limit: float) -> Candidates:
+    """Those on connections whose median is clearly too late for a kernel, though not that of all.
 
     A busy machine delays some releases of each connection, a relay all of its own.
     """
@@ -171,7 +149,7 @@ def _slow_connections(near: Candidates, limit: float, percent: float) -> Candida
     slow = [
         group
         for group in groups(suspects.connection)
-        if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), percent) > CLEARLY * limit
+        if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), 50) > CLEARLY * limit
     ]
     return suspects.picked(in_order(slow))
 
@@ -206,10 +184,8 @@ def _released_by_kernel(
         judged.reject(pure - prompt, Rejected.LATER_RELEASE)
         return nothing
     judged.reject(pure - prompt, Rejected.LATER_RELEASE)
-    if (
-        _is_often_late_without_pauses(prompt, pure, bound, observed)
-        or _goes_piece_by_piece(prompt, observed)
-        or (middle > HELD and _paused_when_early(prompt, observed))
+    if _is_often_late_without_pauses(prompt, pure, bound, observed) or (
+        middle > HELD and _paused_when_early(prompt, observed)
     ):
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
         return nothing
@@ -291,25 +267,16 @@ def _held_sooner_or_before(pure: Candidates, prompt: Candidates, observed: Obser
     return held
 
 
-def _goes_piece_by_piece(prompt: Candidates, observed: Observed) -> bool:
-    """Whether releases follow each other, each behind the ACK of the one before, though the program writes at once.
-
-    Nagle's algorithm merges what was written by then. So the program itself waits for each ACK, and never sleeps.
-    """
-    follow = total(among(prompt.trigger_frame, prompt.release_frame))
-    return follow >= REPEATED and _writes_at_once(observed)
+def _follow_the_ack(pure: Candidates, resolution: int) -> bool:
+    """Whether nearly all follow the ACK within a TICK, and not the trigger by a constant time: they are no pauses."""
+    soon = total(pure.ack_to_release <= TICK)
+    return soon > NEARLY_ALL * len(pure) and not is_paced(pure, resolution)
 
 
 def _writes_at_once(observed: Observed) -> bool:
     """Whether early ACKs show that the program writes at once: hardly any data came after a pause then."""
     at_once = len(observed.program.reactions.release)
     return at_once >= REPEATED and 2 * len(observed.early) <= at_once
-
-
-def _follow_the_ack(pure: Candidates, resolution: int) -> bool:
-    """Whether nearly all follow the ACK within a TICK, and not the trigger by a constant time: they are no pauses."""
-    soon = total(pure.ack_to_release <= TICK)
-    return soon > NEARLY_ALL * len(pure) and not is_paced(pure, resolution)
 
 
 def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> bool:
@@ -348,10 +315,8 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for it.
 
     Only if they are few, or early ACKs show that the program had written, and hardly any comes later still, as
-    pauses would. At the sender a kernel never waits for it, but a stack in user space does.
+    pauses would. At the sender a kernel never waits for it.
     """
-    if _is_delayed_stack(prompt, pure, observed):
-        return prompt | pure.only((pure.ack_to_release <= TICK) & (pure.echo != Echo.BEFORE))
     if observed.nearer_end == "sender" or len(prompt) < REPEATED:
         return prompt
     late = pure.only((pure.ack_to_release > bound) & (pure.echo != Echo.BEFORE))
@@ -366,19 +331,6 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     if len(a_tick_late) > len(prompt) or later > HARDLY_ANY * len(prompt):
         return prompt
     return prompt | a_tick_late
-
-
-def _is_delayed_stack(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
-    """Whether a stack in user space releases at once when it runs: half are prompt, and the others hardly later.
-
-    It releases no sooner than it acknowledges: a kernel that is slow to acknowledge, on a busy machine, may.
-    """
-    is_usual = len(prompt) >= REPEATED and 2 * len(prompt) >= len(pure)
-    if not is_usual or observed.sent_before or not acknowledges_slowly(observed):
-        return False
-    if percentile(prompt.ack_to_release, 50) < SLOW_STACK:
-        return False
-    return _follow_the_ack(pure, observed.setting.resolution)
 
 
 def _held_among_others(

@@ -173,11 +173,6 @@ def path_variation(pure: Candidates, observed: Observed) -> float:
     return max(slack(base), percentile(quick, 95) if quick else 0, MORE_THAN_BACK * back)
 
 
-def is_quiet(pure: Candidates, observed: Observed) -> bool:
-    """Whether nothing shows that the path varies by more than any path does."""
-    return path_variation(pure, observed) <= slack(observed.sender_fastest) + STEP
-
-
 def timestamps_tell(c: Candidates) -> bool:
     """Whether timestamps say of nearly all of these when they left."""
     return total((c.echo == Echo.BEFORE) | (c.tsval_delay >= 0)) > NEARLY_ALL * len(c)

@@ -40,7 +40,6 @@ from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import (
     late_candidates,
-    set_aside_late_by_bytes,
     set_aside_sooner_than_any_timer,
 )
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
@@ -119,7 +118,6 @@ def _judge_by_timing(
     held = _set_aside_pauses(_released_by_time(pure, observed, judged), pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
     held = set_aside_window_of_one(held, observed, judged)
-    held = set_aside_late_by_bytes(held, observed, judged)
     held = set_aside_sooner_than_any_timer(held, observed, judged)
     if len(held):
         judged.accept(held, _ground(held, observed), _hold(held, pure, observed))

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, NEARLY_ALL, REPEATED
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed, below_near
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
 from nagle_lab.packet.segment import OPTIONS_CUT
@@ -76,20 +76,6 @@ def usual_release(near: Candidates, resolution: int) -> float:
     return sum(most) / len(most)
 
 
-def is_often_at_once(near: Candidates, observed: Observed) -> bool:
-    """Whether a third of the releases at the sender came sooner than from any program that sleeps, or as soon as SYNs
-    are answered.
-
-    Then a kernel released all of them, and a busy machine delayed the rest.
-    """
-    answers = below_near(observed.program.reactions.handshake)
-    if not observed.is_at_sender or not answers or len(near) < 2 * CONCLUSIVE or observed.setting.resolution > FINE:
-        return False
-    # One slow answer may be that of a program that just began.
-    answered = percentile(answers, 50) if len(answers) >= REPEATED or acknowledges_slowly(observed) else 0
-    return percentile(near.ack_to_release, 33) <= max(answered, SOONEST_WOKEN)
-
-
 def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     """Whether even the fastest pure ACKs of the sender are slower than any kernel's: a TCP stack in user space.
 
@@ -101,12 +87,6 @@ def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     acks = below_near(observed.program.reactions.ack)
     may_have_timestamps = total((pure.tsval_delay >= 0) | (pure.ahead == OPTIONS_CUT))
     return not acks or percentile(acks, 5) >= (SLOW_STACK if may_have_timestamps else SOMETIMES_SLOW)
-
-
-def acknowledges_slowly(observed: Observed) -> bool:
-    """Whether nearly all pure ACKs of the sender are slower than any kernel's."""
-    acks = below_near(observed.program.reactions.ack)
-    return len(acks) >= REPEATED and percentile(acks, 5) >= SLOW_STACK
 
 
 def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candidates | None:
@@ -126,25 +106,12 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     answer, apart = percentile(answers, 50), percentile(queued.since_host_busy, 50)
     if apart > answer:
         return None  # a program that writes to one connection after the other takes longer for each
-    are_seen_held = _follows_early_acks(observed) or _starts_at_once(pure, observed)
-    if not are_seen_held and (apart > ONE_BEHIND_THE_OTHER * answer or not _are_in_order(queued)):
+    if not _follows_early_acks(observed) and (apart > ONE_BEHIND_THE_OTHER * answer or not _are_in_order(queued)):
         return None
     if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
     latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
     return pure.only(pure.ack_to_release <= latest)
-
-
-def in_later_queues(rest: Candidates, limit: float) -> Candidates:
-    """Of those that are later than the releases of their queue, the ones of queues that began within INTERRUPTED, ns.
-
-    They stood behind an interruption of their host, or behind a pause.
-    """
-    behind_others = rest.only((rest.since_host_busy < rest.ack_to_release) & (rest.since_host_busy <= limit))
-    behind_others = behind_others.released_within(0, INTERRUPTED)
-    if not len(behind_others):
-        return behind_others
-    return rest.released_within(0, highest(behind_others.ack_to_release))  # with the first of each
 
 
 def _are_in_order(queued: Candidates) -> bool:
@@ -164,12 +131,3 @@ def _follows_early_acks(observed: Observed) -> bool:
     answers, early = observed.program.reactions.handshake, observed.program.reactions.release
     limit = max(SOON_AS_SYNS * percentile(answers, 50), SOONEST_WOKEN)
     return len(early) >= REPEATED and percentile(early, 50) <= limit
-
-
-def _starts_at_once(pure: Candidates, observed: Observed) -> bool:
-    """Whether those at the sender that stand behind nothing, directly behind their ACK, come sooner than any program
-    that sleeps.
-    """
-    first = pure.only(pure.release_frame == pure.ack_frame + 1)
-    is_seen = observed.is_at_sender and len(first) >= COMPARABLE
-    return is_seen and percentile(first.ack_to_release, 50) <= SOONEST_WOKEN

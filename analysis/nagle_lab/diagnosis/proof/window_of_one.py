@@ -1,15 +1,11 @@
 """A congestion window of one segment holds data as Nagle's algorithm does (:func:`set_aside_window_of_one`)."""
 
-from itertools import pairwise
-
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, total
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.tcp.events import PROBE
-
-TURNS = 3  # from connections that hold data to some that do not, or back
 
 
 def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -22,25 +18,10 @@ def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged
     not_held = in_all * observed.setting.chunk_share
     if not len(held) or 2 * not_held < len(held):
         return held
-    if _set_by_turns(held, observed) or _outlasts_growth(held, observed):
+    if _outlasts_growth(held, observed):
         return held  # TCP_NODELAY on some connections only, or later on: that explains the others, too
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
     return held.picked([])
-
-
-def _set_by_turns(held: Candidates, observed: Observed) -> bool:
-    """Whether connections of two ends that hold data and that do not begin by turns: TURNS changes and more.
-
-    Nobody changes so often what applies to a destination.
-    """
-    connections, peers = held.connection, held.peer_program
-    for group in groups(peers):
-        holding = set(map(int, pick(connections, group)))
-        not_waiting = set(observed.program.not_held_on.get(int(peers[group[0]]), ()))
-        order = [number in not_waiting for number in sorted(holding ^ not_waiting)]
-        if sum(one != other for one, other in pairwise(order)) >= TURNS:
-            return True
-    return False
 
 
 def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
