@@ -273,6 +273,35 @@ def test_a_program_that_polls_for_the_ack_is_slower_than_acks(diagnose, tail, ji
     assert diagnose(c.seen_at("client")).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("answer_us", "acks", "after_us", "verdict"),
+    [
+        (250, 2, 105, "INCONCLUSIVE"),
+        (250, 2, 20, "STALL"),
+        (80, 2, 105, "STALL"),
+        (80, 12, 250, "INCONCLUSIVE"),
+        (80, 12, 150, "STALL"),
+    ],
+)
+def test_a_relay_next_door_is_slower_than_its_kernel_s_acks(diagnose, answer_us, acks, after_us, verdict):
+    """ssh -L with TCP_NODELAY, woken by its origin's stall in the tick of its client's delayed ACK: 0.4 ms away.
+
+    Its answers take longer still, for they come from the origin. A program that polls answers sooner than that.
+    """
+    c = Conversation(rtt_ns=400 * US)
+    c.handshake()
+    for number in range(40):
+        c.client_sends(REQUEST)
+        if number < acks:
+            c.server_acks(after_ns=10 * US)
+        c.server_sends(HEADER, after_ns=answer_us * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=after_us * US + number % 7 * 3 * US)
+        c.client_acks(after_ns=10 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.seen_at("client")).verdict == verdict
+
+
 def test_releases_that_come_sooner_than_its_few_answers_follow_the_ack_all_the_same(diagnose):
     """A wireless link without timestamps: in the one connection its end is answered twice, and rather late."""
     c = Conversation(timestamps=False)
@@ -285,6 +314,14 @@ def test_releases_that_come_sooner_than_its_few_answers_follow_the_ack_all_the_s
         c.client_acks(after_ns=10 * US)
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 90)
+
+
+def test_a_few_that_come_late_do_not_hide_that_the_others_follow_the_ack():
+    """Ten connections in step, 100 ms away: of the ACKs that come first some release after 7 ms more."""
+    waits = [40 * MS + number * 13 % 60 * 50 * US for number in range(60)]
+    distances = [100 * MS + wait % 97 * US // 1000 + (7 * MS if wait < 41 * MS and wait % 3 else 0) for wait in waits]
+    columns = {"trigger_to_ack": as_column(waits), "ack_to_release": as_column(distances)}
+    assert follows_ack(Candidates(columns, as_column(range(60)))) is True
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,6 @@ from nagle_lab.diagnosis.proof.pauses import (
     are_delayed_by_the_path,
     comes_early_too,
     follows_ack,
-    is_as_soon_behind_any,
     is_chance,
     is_paced,
     middle_half,
@@ -67,6 +66,9 @@ from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
+# On a path up to NEARBY a woken program takes so much longer than its kernel to acknowledge (medians), if it answers
+# later still, or surely; and so much lies between the slowest tenth of these ACKs and its soonest tenth.
+NEARBY, WOKEN, SURELY_WOKEN, APART = 2 * MS, 90 * US, 180 * US, 25 * US
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
@@ -249,7 +251,7 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> 
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
     chance = pure.picked([])
-    if follows_ack(pure) or is_as_soon_behind_any(pure):
+    if follows_ack(pure):
         close = pure
     elif timestamps_tell(pure):
         at_once = sent_at_once(pure)
@@ -355,6 +357,7 @@ def _is_slower_than_kernel(prompt: Candidates, observed: Observed) -> bool:
     return (
         _is_slower_than_answers(prompt, observed)
         or _is_slower_than_acks(prompt, observed)
+        or _is_slower_than_any_ack_nearby(prompt, observed)
         or _is_between_acks_and_answers(prompt, observed)
     )
 
@@ -408,6 +411,25 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     longer = percentile(by_size, 50) - percentile(quick, 50)
     varies = middle_half(quick) * 3 / sqrt(min(len(quick), len(by_size)))
     return longer > max(SLOWER, 2 * observed.setting.resolution, varies)
+
+
+def _is_slower_than_any_ack_nearby(prompt: Candidates, observed: Observed) -> bool:
+    """Whether nearly all come later than that end's ACKs, none of which was delayed, on a path up to NEARBY.
+
+    What a relay passes on, woken by the tick that fires its peer's delayed-ACK timer, took WOKEN longer and more; its
+    answers, which come from its origin, longer still. What a kernel released took up to 160 µs longer, but as long as
+    its program's answers.
+    """
+    reactions = observed.program.reactions
+    quick = reactions.by_kernel_before(observed.sender_fastest + PATH_JITTER)
+    if observed.sender_fastest > NEARBY or len(quick) < 2:
+        return False
+    usual = percentile(prompt.ack_to_release, 50)
+    longer = usual - percentile(quick, 50) - 2 * observed.setting.resolution
+    is_sooner_than_answers = len(reactions.data) >= CONCLUSIVE and usual < percentile(reactions.data, 5)
+    if longer <= WOKEN or not (is_sooner_than_answers or (longer > SURELY_WOKEN and len(quick) >= CONCLUSIVE)):
+        return False
+    return percentile(prompt.ack_to_release, 10) - percentile(quick, 90) > APART
 
 
 def _without_their_length(c: Candidates, observed: Observed) -> Column:

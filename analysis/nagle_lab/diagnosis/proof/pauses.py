@@ -113,7 +113,7 @@ def follows_ack(c: Candidates) -> bool | None:
     distances = [int(ns) for ns in listed(c.ack_to_release)[:MOST_LOOKED_AT]]
     if len(waits) < COMPARABLE or not pstdev(waits):
         return None
-    if 2 * pstdev(distances) < pstdev(waits):
+    if 2 * pstdev(distances) < pstdev(waits) or is_as_soon_behind_any(c):
         return True  # at a time of its own they would vary as much as the waits, and more
     of_its_own = -min(pstdev(waits) / pstdev(distances), 1)
     if -of_its_own * sqrt(len(waits)) < STANDARD_ERRORS:
