@@ -25,6 +25,39 @@ def test_a_relay_is_not_accused_and_its_source_is_named(diagnose):
     assert "passed on from others to the same server: fix" in dict(findings(itself))["relayed"]
 
 
+@pytest.mark.parametrize(
+    ("back_at", "passes_on", "held"),
+    [
+        ("10.0.0.2", True, {"172.16.0.3:9000"}),
+        ("172.16.0.2", True, {"172.16.0.3:9000"}),
+        ("172.16.0.2", False, {"172.16.0.3:9000", "10.0.0.2:80"}),
+    ],
+)
+def test_a_relay_with_nagle_on_between_two_networks_holds_for_next_to_nothing(diagnose, back_at, passes_on, held):
+    """Its ACK timers fire in one tick: what the origin held has just arrived, and been written, when the ACK comes.
+
+    Or it comes after the relay's own release, each time: then both are held, in step.
+    """
+    front = Conversation()
+    back = Conversation(client=(back_at, 50_000), server=("172.16.0.3", 9000))
+    front.handshake()
+    back.handshake(after_ns=300 * US)
+    for number in range(1, 31):
+        asked = front.client_sends(REQUEST, at_ns=front.t0_ns + number * 100 * MS)
+        back.client_sends(REQUEST, at_ns=asked.ts_ns + 100 * US)
+        for c in (back, front):
+            c.server_sends(HEADER, after_ns=150 * US)
+        late = back.client_acks(after_ns=LATE + number % 5 * MS)
+        back.server_sends(BODY, after_ns=RELEASE)
+        front.client_acks(at_ns=late.ts_ns + (120 * US if passes_on else -60 * US))
+        front.server_sends(BODY, after_ns=RELEASE)
+        for c in (back, front):
+            c.client_acks(after_ns=300 * US)
+    result = diagnose(merge(front.segments, back.segments))
+    assert {str(end) for end in result.summary.held_ends} == held
+    assert result.quality.rejected["relayed"] == (30 if passes_on else 0)
+
+
 @pytest.mark.parametrize(("exchanges", "rejected"), [(60, 20), (180, 0)])
 def test_a_relay_that_also_holds_is_accused_of_that_alone(diagnose, monkeypatch, exchanges, rejected):
     """A third of its replies wait for its origin, which stalls; the others it holds itself, and sends sooner.

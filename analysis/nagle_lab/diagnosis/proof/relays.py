@@ -22,6 +22,7 @@ PASSED_ON = 300 * US  # a program that waits for data has read it, and written, 
 SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
 BETWEEN_TICKS = 2_500 * US  # so long before is between two ticks (HZ=100, 250, 1000): what comes then is chance
 MOST_ROUTES = 10  # connections of a program whose ends are looked at
+MOST_STALLING = 50  # programs that stall, each of which may bring what another one passes on, of other addresses
 ONE_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
 MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
 
@@ -100,19 +101,47 @@ class _Brought:
         for one in accepted:
             for address in {route.receiver for route in self._routes[id(one.rows)]}:
                 self._to.setdefault(address, []).append(one.rows)
+        self._all = [one.rows for one in accepted] if len(accepted) <= MOST_STALLING else []
         self._on_loopback = [one.rows for one in accepted if _is_one_address(self._routes[id(one.rows)])]
 
     def passed_on(self, rows: Column, most: int) -> dict[int, tuple[int, int]]:
         """Which of the first ``most`` rows pass on data, each with its connection and the one that brought it."""
         its_own = self._routes.get(id(rows)) or _routes(rows, self._candidates, self._involved)
         near = [*self._on_loopback, *(other for route in its_own for other in self._to.get(route.sender, ()))]
-        passed: dict[int, tuple[int, int]] = {}
+        passed = self._between_networks(rows[:most], its_own)
         for other in {id(other): other for other in near}.values():
             theirs = self._routes[id(other)]
             if {route.server for route in theirs} != {route.server for route in its_own}:
                 are = _is_one_address(its_own), _is_one_address(theirs)
                 passed |= _behind(rows[:most], other, self._candidates, self._soonest if all(are) else 0, any(are))
         return passed
+
+    def _between_networks(self, rows: Column, its_own: set[_Route]) -> dict[int, tuple[int, int]]:
+        """As :meth:`passed_on`, of a relay that has an address in each of two networks: nearly all, then.
+
+        Nothing tells that both are its own. But the connections have no address in common, and of those that carry
+        replies the client's are seen first, of those that carry requests its origin's last.
+        """
+        ends, carries_replies = _addresses(its_own), _carry_replies(its_own)
+        first = lowest(pick(self._candidates["connection"], rows))
+        for others in self._all:
+            theirs = self._routes[id(others)]
+            is_first = first < lowest(pick(self._candidates["connection"], others))
+            are_one_way = _carry_replies(theirs) == carries_replies and carries_replies == {is_first}
+            if are_one_way and ends.isdisjoint(_addresses(theirs)):
+                found = _behind(rows, others, self._candidates, SOONEST, True)
+                if len(found) > NEARLY_ALL * len(rows):
+                    return found
+        return {}
+
+
+def _addresses(routes: set[_Route]) -> set[bytes]:
+    return {address for route in routes for address in (route.sender, route.receiver)}
+
+
+def _carry_replies(routes: set[_Route]) -> set[bool]:
+    """Whether servers send on these routes: both, where some do."""
+    return {route.sender == route.server[0] for route in routes}
 
 
 def _behind(
