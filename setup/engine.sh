@@ -7,6 +7,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 readonly LOG=${NAGLE_LAB_DOCKERD_LOG:-/var/log/nagle-lab-dockerd.log}
+readonly RUN=${NAGLE_LAB_RUN:-/run}
 readonly START_SECONDS=60
 
 # True when a daemon answers; what the client said is in $engine_said.
@@ -24,7 +25,16 @@ compose_present() {
 
 engine_installed() { command -v dockerd >/dev/null && command -v docker >/dev/null; }
 
-dockerd_runs() { [[ $(cat "/proc/$(cat /run/docker.pid 2>/dev/null)/comm" 2>/dev/null) == dockerd ]]; }
+# True when the process whose number is in file $1 is called $2.
+is_process() { [[ $(cat "/proc/$(cat "$1" 2>/dev/null)/comm" 2>/dev/null) == "$2" ]]; }
+
+dockerd_runs() { is_process "$RUN/docker.pid" dockerd; }
+
+# A daemon that was killed leaves its number, which another process may have by now: then dockerd would not start.
+forget_killed_daemons() {
+  dockerd_runs || rm -f "$RUN/docker.pid"
+  is_process "$RUN/docker/containerd/containerd.pid" containerd || rm -f "$RUN/docker/containerd/containerd.pid"
+}
 
 # What a user without root can do about an engine that does not answer.
 refuse_without_root() {
@@ -100,6 +110,7 @@ start_engine() {
   else
     say "starting the Docker daemon (its log: $LOG)"
     mount_cgroups
+    forget_killed_daemons
     launch_dockerd
   fi
   local deadline=$((SECONDS + START_SECONDS))

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = Path("analysis/nagle_lab")
 COMPILED = PACKAGE / "tcp" / "_engine.fake.so"
 REAL_TOOLS = """
-    awk bash chmod cp cut date dirname env find head mkdir mktemp rm sed setsid sha256sum sleep sort stat tail tar
+    awk bash cat chmod cp cut date dirname env find head mkdir mktemp rm sed setsid sha256sum sleep sort stat tail tar
     timeout touch
 """
 DOCKER = """
@@ -63,8 +63,6 @@ class Host:
         self.before: list[str] = []  # what starts the scripts
         self.runs_as(uid=1000)
         self.is_debian()
-        # The daemon of the machine that runs the tests must not show through.
-        self.command("cat", f'[[ $* != /run/docker.pid ]] || exit 1\nexec {shutil.which("cat")} "$@"')
         # Asked for a lock, it has it; asked to run a command under one, it does.
         self.command(
             "flock", 'while [[ $1 == --* ]]; do shift; done; shift; [[ $# == 0 || $1 =~ ^[0-9]+$ ]] || exec "$@"'
@@ -95,7 +93,15 @@ class Host:
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         scratch = self.fake / "scratch"
         scratch.mkdir(exist_ok=True)
-        env = {"PATH": str(self.bin), "FAKE": str(self.fake), "TMPDIR": str(scratch), **environment}
+        # The daemon of the machine that runs the tests must not show through.
+        run = str(self.fake / "run")
+        env = {
+            "PATH": str(self.bin),
+            "FAKE": str(self.fake),
+            "TMPDIR": str(scratch),
+            "NAGLE_LAB_RUN": run,
+            **environment,
+        }
         done = subprocess.run(
             [*self.before, self.bin / "bash", self.checkout / "setup" / script, *arguments],
             env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False,
@@ -249,6 +255,20 @@ def test_daemon_is_started_and_survives_the_script(host: Host) -> None:
         assert int(status["SigIgn"], 16) & ordinary == 0, "containers would inherit the ignored signals"
     finally:
         os.kill(pid, 9)
+
+
+def test_a_killed_daemon_s_number_that_another_process_has_now_is_no_obstacle(host: Host) -> None:
+    host.runs_as(uid=0)
+    host.command("docker", DOCKER)
+    for name in ("docker.pid", "docker/containerd/containerd.pid"):
+        host.state(f"run/{name}", str(os.getpid()))
+    host.command("dockerd", 'touch "$FAKE/engine-up"; ! [[ -e $FAKE/run/docker.pid ]] || exit 1; exec sleep 3')
+    host.state("compose-v2")
+    log = host.fake / "dockerd.log"
+    assert host.succeeds("engine.sh", NAGLE_LAB_DOCKERD_LOG=str(log), NAGLE_LAB_NO_INSTALL="1") == [
+        f"starting the Docker daemon (its log: {log})"
+    ]
+    assert not list((host.fake / "run").rglob("*.pid"))
 
 
 @pytest.mark.parametrize(("version", "accepted"), [("1.25.0", False), ("1.29.2", True), ("2.26.1", True)])
