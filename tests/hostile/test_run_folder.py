@@ -248,7 +248,7 @@ def report_everywhere(folder: Path) -> None:
         assert "\x1b" not in text
     if run.verdict in ("STALL", "CLEAN"):
         figures_of(run)
-    both = comparison.comparison([comparison.subject_of_run(run)] * 2)
+    both = comparison.compared([comparison.subject_of_run(run)] * 2)
     both.to_json()
     result = run.results[run.best]
     plain = replace(result, idle_gaps={}, summary=replace(result.summary, exchange_ms=None, wait_ms=None))

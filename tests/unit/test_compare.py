@@ -11,7 +11,7 @@ from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.comparison import QUANTITIES, Subject, compare, comparison, gain
+from nagle_lab.experiments.comparison import QUANTITIES, Subject, compare, compared, gain
 from nagle_lab.reports.experiments.comparison import show_comparison
 from support.run_folders import change
 from support.schemas import check
@@ -27,7 +27,7 @@ def copy(run: Path, to: Path) -> Path:
     return Path(shutil.copytree(run, to))
 
 
-def compared(run, *paths) -> dict:
+def compared_json(run, *paths) -> dict:
     code, out, err = run("compare", "--json", *paths)
     assert (code, err) == (0, "")
     found = json.loads(out)
@@ -67,7 +67,7 @@ def test_a_gain_is_told_only_where_it_means_something(name, first, value, words,
 
 
 def test_two_runs_with_all_their_figures(run):
-    found = compared(run, OFF, ON)
+    found = compared_json(run, OFF, ON)
     off, on = found["subjects"]
     assert (off["verdict"], on["verdict"]) == ("STALL", "CLEAN")
     assert (off["figures"]["stalled_share"], on["figures"]["stalled_share"]) == (1.0, 0.0)
@@ -90,7 +90,7 @@ def test_a_time_below_the_load_tools_millisecond_is_not_called_zero(run):
 
 
 def test_only_what_differs_is_listed(run):
-    found = compared(run, OFF, ON)
+    found = compared_json(run, OFF, ON)
     listed = {(d["section"], d["name"]): d["values"] for d in found["differences"]}
     assert listed == {
         ("setting", "in effect"): ["tcp_nodelay off;", "tcp_nodelay on;"],
@@ -108,7 +108,7 @@ def test_a_sysctl_an_offload_an_mtu_and_a_version_are_found(run, tmp_path):
         m["images"]["server"]["id"] = "sha256:" + "ab" * 32
 
     change(other, "manifest.json", edit)
-    listed = {d["name"]: d["values"][1] for d in compared(run, OFF, other)["differences"]}
+    listed = {d["name"]: d["values"][1] for d in compared_json(run, OFF, other)["differences"]}
     assert listed["net.ipv4.tcp_autocorking"] in ("server 1, client 7", "client 7, server 1")
     assert sorted(listed["MTU"].split(", ")) == ["client 1500", "server 9000"]
     assert listed["kernel"] == "9.9"
@@ -117,7 +117,7 @@ def test_a_sysctl_an_offload_an_mtu_and_a_version_are_found(run, tmp_path):
 
 
 def test_a_run_and_itself_differ_in_nothing(run):
-    assert compared(run, OFF, OFF)["differences"] == []
+    assert compared_json(run, OFF, OFF)["differences"] == []
     _, out, _ = run("compare", OFF, OFF)
     assert "nothing that was recorded of the set-up" in out
     assert "×" not in out and "fewer" not in out
@@ -127,11 +127,11 @@ def test_a_capture_has_no_figures_of_a_load_and_says_what_it_cannot_compare(run,
     held, free = tmp_path / "held.pcap", tmp_path / "free.pcap"
     held.write_bytes(pcap_bytes(talk(server_held).segments))
     free.write_bytes(pcap_bytes(talk(nodelay, server=("10.0.0.2", 81)).segments))
-    found = compared(run, held, free)
+    found = compared_json(run, held, free)
     assert found["subjects"][0]["figures"]["requests_per_s"] is None
     assert found["subjects"][0]["figures"]["packets_per_request"] > 0
     assert [d["values"] for d in found["differences"]] == [["80", "81"]]
-    mixed = compared(run, OFF, held)
+    mixed = compared_json(run, OFF, held)
     assert {"parameter", "sysctl", "version"} <= set(mixed["not_compared"])
     assert "only a run folder tells: lab" in run("compare", OFF, held)[1]
 
@@ -144,7 +144,7 @@ def test_captures_of_the_same_file_name_are_told_apart(run, tmp_path):
         path.write_bytes(pcap_bytes(talk(story).segments))
     _, out, _ = run("compare", *paths)
     assert "free/at/server.pcap against held/at/server.pcap: no stalls" in " ".join(out.split())
-    assert [each["name"] for each in compared(run, paths[0], paths[0])["subjects"]] == ["server.pcap"] * 2
+    assert [each["name"] for each in compared_json(run, paths[0], paths[0])["subjects"]] == ["server.pcap"] * 2
 
 
 def test_an_invalid_run_has_no_figures_and_no_gain(run, tmp_path):
@@ -229,4 +229,4 @@ def test_the_worst_verdict_decides_the_exit_code():
         return Subject("s", "s", False, verdict, "", None, dict.fromkeys(QUANTITY), {})
 
     for verdicts, code in ((("STALL", "CLEAN"), Exit.OK), (("STALL", "INCONCLUSIVE"), Exit.INCONCLUSIVE)):
-        assert comparison([subject(verdict) for verdict in verdicts]).code is code
+        assert compared([subject(verdict) for verdict in verdicts]).code is code

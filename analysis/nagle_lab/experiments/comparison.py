@@ -124,10 +124,10 @@ def compare(sources: Sequence[Run | Result], paths: Sequence[Path] = ()) -> Comp
     alike = {path: i for i, path in enumerate(paths) if not subjects[i].is_run and names.count(names[i]) > 1}
     for path, name in distinct_names(list(alike)).items():
         subjects[alike[path]] = replace(subjects[alike[path]], name=name)
-    return comparison(subjects)
+    return compared(subjects)
 
 
-def comparison(subjects: Sequence[Subject]) -> Comparison:
+def compared(subjects: Sequence[Subject]) -> Comparison:
     """Hold subjects against the first of them."""
     first = subjects[0]
     gains = [

@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.result.result import Count, NamedEnd
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.comparison import comparison
+from nagle_lab.experiments.comparison import compared
 from nagle_lab.experiments.nodelay import Conclusion, ProgramRecording
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
@@ -125,7 +125,7 @@ def in_a_line(recording: ProgramRecording) -> str:
 
 def show_tried(before: ProgramRecording, after: ProgramRecording, conclusion: Conclusion, screen: Console) -> None:
     """Print both recordings side by side, and the conclusion."""
-    show_comparison(comparison([before.subject, after.subject]), screen)
+    show_comparison(compared([before.subject, after.subject]), screen)
     screen.print(
         Text(f"\n{conclusion.sentence[0].upper()}{conclusion.sentence[1:]}", _STYLE.get(conclusion.code, "bold"))
     )
