@@ -1,5 +1,7 @@
 """What was passed on, or asked for on another connection, was not held."""
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
@@ -56,6 +58,53 @@ def test_a_relay_with_nagle_on_between_two_networks_holds_for_next_to_nothing(di
     result = diagnose(merge(front.segments, back.segments))
     assert {str(end) for end in result.summary.held_ends} == held
     assert result.quality.rejected["relayed"] == (30 if passes_on else 0)
+
+
+def in_step(
+    front: Conversation, back: Conversation, behind_us: Callable[[int], int], more: Conversation | None = None
+):
+    """Each holds 30 times: ``front`` lets go so long behind ``back``; ``more``, if there is one, behind ``front``."""
+    talks = [front, back, *([more] if more else [])]
+    for c in talks:
+        c.handshake()
+    for number in range(1, 31):
+        for c in talks:
+            c.client_sends(REQUEST, at_ns=front.t0_ns + number * 100 * MS)
+            c.server_sends(HEADER, after_ns=150 * US)
+        late = back.client_acks(at_ns=front.t0_ns + number * 100 * MS + 43 * MS + number % 5 * MS).ts_ns
+        front.client_acks(at_ns=late + behind_us(number) * US)
+        if more:
+            more.client_acks(at_ns=late + 2 * behind_us(number) * US)
+        for c in talks:
+            c.server_sends(BODY, after_ns=RELEASE)
+            c.client_acks(after_ns=500 * US)
+    return merge(*(c.segments for c in talks))
+
+
+BACK = {"client": ("172.16.0.2", 50_000), "server": ("172.16.0.3", 9000)}
+
+
+def test_two_of_three_behind_another_s_are_in_step_between_two_networks(diagnose):
+    result = diagnose(in_step(Conversation(), Conversation(**BACK), lambda number: 120 if number % 3 else 900))
+    assert len(result.summary.held_ends) == 2
+
+
+def test_what_also_comes_before_another_s_is_in_step_between_two_networks(diagnose):
+    also = Conversation(client=("172.16.0.2", 50_001), server=("172.16.0.3", 9000))
+    result = diagnose(in_step(Conversation(), Conversation(**BACK), lambda _: 120, also))
+    assert {str(end) for end in result.summary.held_ends} == {"10.0.0.2:80", "172.16.0.3:9000"}
+
+
+def test_one_client_of_two_servers_is_no_relay_between_two_networks(diagnose):
+    other = Conversation(client=("10.0.0.1", 50_000), server=("172.16.0.3", 9000))
+    assert len(diagnose(in_step(Conversation(), other, lambda _: 120)).summary.held_ends) == 2
+
+
+@pytest.mark.parametrize(("most", "held"), [(2, 1), (1, 2)])
+def test_among_many_programs_no_relay_between_two_networks_is_looked_for(diagnose, monkeypatch, most, held):
+    monkeypatch.setattr("nagle_lab.diagnosis.proof.relays.MOST_STALLING", most)
+    result = diagnose(in_step(Conversation(), Conversation(**BACK), lambda _: 120))
+    assert len(result.summary.held_ends) == held
 
 
 @pytest.mark.parametrize(("exchanges", "rejected"), [(60, 20), (180, 0)])

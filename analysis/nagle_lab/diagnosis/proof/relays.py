@@ -129,7 +129,7 @@ class _Brought:
             is_first = first < lowest(pick(self._candidates["connection"], others))
             are_one_way = _carry_replies(theirs) == carries_replies and carries_replies == {is_first}
             if are_one_way and ends.isdisjoint(_addresses(theirs)):
-                found = _behind(rows, others, self._candidates, SOONEST, True)
+                found = _behind(rows, others, self._candidates, SOONEST, is_either_way=True)
                 if len(found) > NEARLY_ALL * len(rows):
                     return found
         return {}
