@@ -37,8 +37,6 @@ SOONEST_TIMER = 30 * MS
 LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
 LONGEST_WAIT = LONGEST_TIMER + 100 * MS  # as captured: of a stall, on a path of up to 100 ms
 
-JIFFY = 1 * MS  # at HZ=1000; at 250 it is 4 ms
-
 CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 
 
