@@ -5,7 +5,7 @@ A capture of millions of packets can hold hundreds of thousands of them; a view 
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
 
@@ -148,10 +148,14 @@ class ExchangeRows(_Rows[Exchange]):
 
     def __init__(self, findings: Findings, exchanges: Table, first_ts: int) -> None:
         super().__init__(exchanges)
-        self._first_ts = first_ts
+        self._stalls, self._first_ts = findings.stalls, first_ts
+
+    @cached_property
+    def _stalled(self) -> set[tuple[int, int]]:
+        """Connection and number of each exchange with a stall; collected when the first exchange is read."""
         columns = LAYOUTS["candidate"].columns
         connection, exchange = columns["connection"], columns["exchange"]
-        self._stalled = {(row[connection], row[exchange]) for row in findings.stalls.rows()}
+        return {(row[connection], row[exchange]) for row in self._stalls.rows()}
 
     def _read(self, begin: int, end: int) -> Iterator[Exchange]:
         return map(self._exchange, self._table.layout.struct.iter_unpack(self._table.read(begin, end)))
