@@ -48,7 +48,7 @@ def os_problem(error: OSError) -> NagleLabError:
     """The error that says what the operating system refused, of which file, and what to do."""
     if "No usable temporary directory" in str(error):
         return NagleLabError("no folder for temporary files can be written: set TMPDIR to one that can")
-    to_do = _TO_DO.get(error.errno or 0, f"{error.strerror}: check the path and its permissions")
+    to_do = _TO_DO.get(error.errno or 0, f"{error.strerror or error}: check the path and its permissions")
     of = error.filename or ("what this command writes" if error.errno in _BY_WRITING else "")
     return NagleLabError(f"{of}: {to_do}" if of else to_do)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import record_running
 from nagle_lab.guard.recording.target import Target
 from support.guarded import GUARD
@@ -168,6 +169,12 @@ def test_a_signal_that_is_lost_is_sent_again():
             assert process.wait(30) == 5
         finally:
             process.kill()
+
+
+def test_a_recorder_that_cannot_be_started_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_running, "program", lambda *_: ["/no/such/program"])
+    with pytest.raises(NagleLabError, match="/no/such/program: "):
+        record_running.record_running(tmp_path, Target(interface="lo"))
 
 
 def test_a_recorder_that_a_signal_ended_before_it_began_was_interrupted(tmp_path, monkeypatch):

@@ -116,7 +116,7 @@ def test_without_sys_admin_it_is_recorded_from_a_container_beside_it(nginx):
 def test_what_is_not_there():
     for options, says in (
         (["--container", "no-such-container"], "docker ps lists the running containers"),
-        (["--compose-service", "no-such-service"], "service no-such-service is not running"),
+        (["--compose-service", "no-such-service"], "o such service: no-such-service: run docker compose ps"),
     ):
         done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, says in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr

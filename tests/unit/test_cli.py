@@ -91,6 +91,31 @@ def test_the_worst_of_several_files_decides_the_exit_code(run, tmp_path):
     assert run("analyze", short, STALLED, CLEAN, "--expect", "clean")[0] == Exit.CONTRADICTED
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError("there is no memory for 8 windows"), "there is no memory for 8 windows: give it fewer files"),
+        (MemoryError(), "out of memory: give it fewer files"),
+        (ZeroDivisionError("x"), "this is a fault of nagle-lab: please report it"),
+        (OSError("no number"), "no number: check the path"),
+    ],
+)
+def test_what_nobody_expected_is_no_verdict(run, monkeypatch, error, said):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr("nagle_lab.cli.captures.analyze.command", fail)
+    code, _, err = run("analyze", STALLED)
+    assert (code, said in err) == (Exit.UNUSABLE, True)
+    assert ("Traceback" in err) is isinstance(error, ZeroDivisionError)
+
+
+def test_a_path_that_may_not_be_looked_at_costs_itself(run):
+    code, out, err = run("analyze", "x" * 300, STALLED)
+    assert (code, "STALL" in out) == (Exit.UNUSABLE, True)
+    assert "name too long" in err.lower()
+
+
 UNUSABLE = {
     "missing.pcap": None,
     "empty.pcap": b"",

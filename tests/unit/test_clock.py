@@ -120,7 +120,7 @@ def test_a_step_back_makes_it_invalid_and_is_named(tmp_path: Path, name: str):
         assert result.verdict == "INVALID"
         assert result.reason == (
             f"some.pcap: time goes back by {(at[frame - 1] - at[frame]) / 1e9 + 5:.9g} s at frame {frame + 1}: "
-            "was the clock set, record again; are packets only out of order, sort them with reordercap"
+            "if the clock was set, record again; if packets are only out of order, sort them with reordercap"
         )
 
 

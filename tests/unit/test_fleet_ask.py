@@ -71,6 +71,12 @@ def test_every_ready_question_has_a_title_and_an_answer(store):
         assert answers(store, question.name), question.name
 
 
+def test_values_are_not_read_as_sql(store):
+    found = store.ask("SELECT count(*) FROM stalls WHERE series = ?", ["x' OR 'a' = 'a"]).rows
+    assert found == [(0,)]
+    assert store.ask("SELECT count(*) FROM stalls WHERE series = ?", ["web-1/eth0"]).rows[0][0] > 0
+
+
 def test_what_the_questions_say(store):
     worst, other = answers(store, "worst-services")
     assert (worst["server_ip"], worst["server_port"], worst["stalls"]) == ("10.0.1.2", 81, 30)

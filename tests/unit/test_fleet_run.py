@@ -266,6 +266,8 @@ def test_a_protocol_whose_package_is_missing_is_told_which(url, package, monkeyp
         ("nowhere", "--on takes"),
         ("no.such.module:x", "No module named 'no': --on takes"),
         ("os:getcwd", "it gave str, not a concurrent.futures.Executor"),
+        ("unittest.mock:seal", "missing 1 required positional argument"),
+        ("asyncio:get_running_loop", "no running event loop"),
         ("dask://127.0.0.1:1", "no scheduler answers there"),
     ],
 )

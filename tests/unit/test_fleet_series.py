@@ -86,6 +86,8 @@ def test_a_manifest_says_what_names_do_not(tmp_path):
         manifest.write_text(wrong)
         with pytest.raises(NagleLabError, match=rf"fleet\.toml: not a manifest of series: .*({says})"):
             series_of([str(manifest)])
+    with pytest.raises(NagleLabError, match=r"nothing\.toml: no such file or directory: check the path"):
+        series_of([str(tmp_path / "nothing.toml")])
 
 
 def test_a_folder_may_be_called_like_a_glob(tmp_path):
@@ -168,3 +170,5 @@ def test_numbers_that_rotation_skipped_are_known():
     ) == [5, 6]
     assert missing_numbers(of("e.pcap", "e.pcap1", "e.pcap2")) == []
     assert missing_numbers(of("e_20261123120000.pcap", "e_20261124120000.pcap")) == []
+    assert missing_numbers(of("eth0-100.pcap", "eth0-300.pcap")) == list(range(101, 300))
+    assert missing_numbers(of("eth0-100.pcap", "eth0-301.pcap")) == []  # no count of files

@@ -22,7 +22,7 @@ from nagle_lab.fleet import stretch as fleet_stretch
 from nagle_lab.fleet.judge import judge_series
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import series_of
-from nagle_lab.fleet.stretch import checkpoint_name, read_stretch, stretches
+from nagle_lab.fleet.stretch import FILES, checkpoint_name, events_name, events_of, is_done, read_stretch, stretches
 from nagle_lab.fleet.whole import whole
 from support.engines import ENGINES
 from support.recorded import recorded, slow_release, told
@@ -212,3 +212,17 @@ def test_a_damaged_or_foreign_carry_is_refused_in_one_line(tmp_path):
         with pytest.raises(NagleLabError, match=says) as error:
             read_stretch(two, out)
         assert "\n" not in str(error.value)
+
+
+def test_damaged_events_are_said_and_read_again_once_they_are_gone(tmp_path):
+    rotated(tmp_path, [pcap_bytes(PACKETS[:200])])
+    out = Folder(str(tmp_path / "out"))
+    (only,) = stretches(series_of([str(tmp_path)])[0], 1)
+    read_stretch(only, out)
+    assert is_done(only, out.names("work"))
+    events = out.read(events_name(only.key))
+    out.write(events_name(only.key), events[:-3])
+    with pytest.raises(NagleLabError, match=rf"remove work/{only.key}\.\* and go on with --resume"):
+        list(events_of(only.key, out, [FILES]))
+    out.remove(events_name(only.key))
+    assert not is_done(only, out.names("work"))

@@ -202,6 +202,13 @@ def test_a_failure_changes_nothing_that_is_written_down(tmp_path):
         assert known.entries == []
 
 
+def test_a_list_that_cannot_be_written_is_an_error_in_one_line(tmp_path):
+    with pytest.raises(NagleLabError, match="check the path"), changes(tmp_path) as known:
+        known.entries.append(ENTRY)
+        (tmp_path / "lock").unlink()
+        tmp_path.rmdir()
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"boot": 3}', b"\xff"])
 def test_a_damaged_file_is_as_none(tmp_path, content):
     (tmp_path / FILE).write_bytes(content)

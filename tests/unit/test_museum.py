@@ -122,6 +122,10 @@ def test_a_mistake_in_an_exhibit_names_file_and_key(tmp_path):
     (folder / "exhibit.toml").write_text(text.replace('kind = "server"', 'kind = "toaster"'))
     with pytest.raises(NagleLabError, match=r"pypi/wrong/exhibit\.toml: kind: Invalid enum value 'toaster'"):
         exhibits(museum=tmp_path)
+    (folder / "exhibit.toml").write_text(text)
+    folder.parent.rename(tmp_path / "pypy")
+    with pytest.raises(NagleLabError, match=r"pypy/wrong/exhibit\.toml: ecosystem: Invalid enum value 'pypy'"):
+        exhibits(museum=tmp_path)
 
 
 def test_missing_packages_are_no_pass(monkeypatch, run):

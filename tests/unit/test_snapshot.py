@@ -1,5 +1,6 @@
 """An engine that was saved between two files, and one that goes on from there: as if there had been but one."""
 
+import pickle
 import platform
 import tempfile
 from dataclasses import replace
@@ -161,6 +162,14 @@ def test_a_damaged_snapshot_is_refused(make, tmp_path, at):
         saved[cut] ^= 0x55
         with pytest.raises(NagleLabError, match="damaged"):
             snapshot.restore(other, bytes(saved), "x")
+
+
+@pytest.mark.parametrize(
+    "saved", [b"", b"no pickle", pickle.dumps(3), pickle.dumps((1, 2, 3, 4)), pickle.dumps([])[:-1]]
+)
+def test_what_is_no_snapshot_of_plain_python_is_refused(saved):
+    with pytest.raises(ValueError):
+        PlainEngine().restore(saved)
 
 
 def test_a_compiled_snapshot_that_ends_early_or_late_is_none():

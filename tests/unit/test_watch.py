@@ -537,6 +537,7 @@ def test_usage(run, tmp_path):
         (["--container", "a", "-i", "eth0"], "exclude each other"),
         (["--pid", "4194304"], "there is no process 4194304"),
         (["--seconds", "nan"], "nan is not a number of seconds"),
+        (["--seconds", "inf"], "inf is not a number of seconds"),
         (["-i", "nono"], "interface nono cannot be recorded: there is no interface nono"),
     ):
         code, _, err = run("watch", *arguments)

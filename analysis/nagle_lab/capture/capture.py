@@ -221,7 +221,7 @@ class Capture(CaptureSoFar):
         if clock.set_back and not self.set_back:
             frame, by = clock.set_back
             text = f"{self._current.name}: time goes back by {by / 1e9:.9g} s at frame {frame}"
-            todo = "was the clock set, record again; are packets only out of order, sort them with reordercap"
+            todo = "if the clock was set, record again; if packets are only out of order, sort them with reordercap"
             self.facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
 
     def _next(self, path: str | FileIO) -> bool:

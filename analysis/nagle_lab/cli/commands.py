@@ -5,7 +5,7 @@ diagnosing a capture needs no lab.
 """
 
 from importlib import import_module
-from math import isnan
+from math import isfinite
 from typing import Any
 
 import click
@@ -29,11 +29,11 @@ from nagle_lab.errors import Exit
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds; NaN is in every range, and never over."""
+    """A finite number of seconds: NaN is in every range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         seconds = super().convert(value, param, ctx)
-        if isnan(seconds):
+        if not isfinite(seconds):
             self.fail(f"{value} is not a number of seconds.", param, ctx)
         return seconds
 
@@ -292,7 +292,8 @@ def nodelay_(**options: Any) -> Exit:
     The program is not restarted. Listeners are set, too: what they accept inherits it. `off` takes back what `on` has
     set, and nothing else. Run it as root, or with --seconds 0 as the program's own user.
 
-    Exit codes: 0 the stall is gone (or taken back), 1 it stays, 2 not possible, 3 too little traffic to say.
+    Exit codes: 0 the stall is gone (or taken back), 1 it stays, 2 not possible, 3 no stall before, too little
+    traffic to say, or not confirmed.
     """
     return _command("live.nodelay", options)
 

@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import sys
+import traceback
 from pathlib import Path
 
 import click
@@ -14,14 +15,10 @@ from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 
 def main(command: click.Command = cli) -> None:
     """Entry point of ``command``: every way to end has its exit code and at most one line on stderr."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who started us: what is said is lost, and nothing else
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
+    _prepare_output()
     # Hardly anything but connections that are over, some 20 objects each, is left to the garbage collector: looking
     # for them after each 700 new objects, as it does by itself, takes a twentieth of the time in plain Python.
     gc.set_threshold(50_000)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # bytes in a file name that are no text: as JSON writes them, too
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = command(prog_name="nagle-lab" if command is cli else None, standalone_mode=False)
         sys.stdout.flush()
@@ -44,6 +41,21 @@ def main(command: click.Command = cli) -> None:
     except OSError as e:  # a path that may not even be looked at, a full disk
         tell(str(os_problem(e)))
         code = Exit.UNUSABLE
+    except MemoryError as e:
+        tell(f"{str(e) or 'out of memory'}: give it fewer files at once, or a machine with more memory")
+        code = Exit.UNUSABLE
+    except Exception:  # Python would end with 1, which is a verdict here
+        traceback.print_exc()
+        tell("this is a fault of nagle-lab: please report it with the lines above")
+        code = Exit.UNUSABLE
     if "duckdb" not in sys.modules:  # which complains of what is not let go one by one
         gc.freeze()  # and once more at the end, when all of it goes anyway
     sys.exit(int(code or 0))
+
+
+def _prepare_output() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us: what is said is lost, and nothing else
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
+    if isinstance(sys.stdout, io.TextIOWrapper):  # bytes in a file name that are no text: as JSON writes them, too
+        sys.stdout.reconfigure(errors="backslashreplace")

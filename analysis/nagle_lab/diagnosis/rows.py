@@ -144,7 +144,7 @@ class StallRows(_Rows[Stall], Stalls):
 
 
 class ExchangeRows(_Rows[Exchange]):
-    """Every answered exchange, in the order in which they ended; ``first_ts`` is the first packet's time, ns."""
+    """Every answered exchange, in the order in which they ended; ``first_ts`` is the first TCP packet's time, ns."""
 
     def __init__(self, findings: Findings, exchanges: Table, first_ts: int) -> None:
         super().__init__(exchanges)

@@ -66,10 +66,13 @@ class Store:
                 f"read_parquet({_quoted(url)}, hive_partitioning = true, hive_types = {types})"
             )
 
-    def ask(self, sql: str) -> Answer:
-        """The answer to a question. Raises NagleLabError where DuckDB does not understand it."""
+    def ask(self, sql: str, values: Sequence[object] = ()) -> Answer:
+        """The answer to a question, ``values`` in the places of its ?.
+
+        Raises NagleLabError where DuckDB does not understand it.
+        """
         try:
-            result = self._connection.execute(sql)
+            result = self._connection.execute(sql, list(values) or None)
             return Answer([column[0] for column in result.description or ()], result.fetchall())
         except self._duckdb.Error as error:
             raise NagleLabError(f"{first_line(error)}: see nagle-lab fleet ask schema") from error

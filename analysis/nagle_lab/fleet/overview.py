@@ -105,10 +105,10 @@ def _heat(store: Store) -> Heat | None:
 
 def _worst(store: Store, service: dict[str, Any]) -> WorstService:
     """The service with the stall whose wait is nearest to the median."""
-    where = f"server_ip = '{service['server_ip']}' AND server_port = {int(service['server_port'])}"
     (stall,) = store.ask(
-        f"SELECT * FROM stalls WHERE {where} ORDER BY abs(wait_ms - {float(service['wait_p50_ms'])}), "
-        "ack_frame IS NULL, released_at, series, release_frame LIMIT 1"
+        "SELECT * FROM stalls WHERE server_ip = ? AND server_port = ? "
+        "ORDER BY abs(wait_ms - ?), ack_frame IS NULL, released_at, series, release_frame LIMIT 1",
+        [service["server_ip"], service["server_port"], service["wait_p50_ms"]],
     ).named()
     try:
         return WorstService(service, stall, ladder_of_stall(store, stall))
@@ -121,16 +121,16 @@ def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:
 
     Raises NagleLabError where the capture cannot be read any more.
     """
-    series = stall["series"].replace("'", "''")
     files = store.ask(
-        f"SELECT file, first_frame FROM files WHERE series = '{series}' AND packets > 0 "
-        f"AND first_frame + packets > {stall['trigger_frame']} AND first_frame <= {stall['release_frame']} "
-        "ORDER BY first_frame"
+        "SELECT file, first_frame FROM files WHERE series = ? AND packets > 0 "
+        "AND first_frame + packets > ? AND first_frame <= ? ORDER BY first_frame",
+        [stall["series"], stall["trigger_frame"], stall["release_frame"]],
     ).rows
     shift = files[0][1] - 1
     client, server = _ends(stall)
     (began,) = store.ask(
-        f"SELECT first_frame FROM connections WHERE series = '{series}' AND connection = {stall['connection']}"
+        "SELECT first_frame FROM connections WHERE series = ? AND connection = ?",
+        [stall["series"], stall["connection"]],
     ).rows[0]
     connection = _connection(stall["connection"], client, server, max(began - shift, 1))
     held_by, delayed_by = (client, server) if stall["held_role"] == "client" else (server, client)

@@ -20,7 +20,7 @@ import msgspec
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.stored import is_remote
 from nagle_lab.capture.take import records
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.fleet.results_folder import file_system, is_object_store, told_of, url_of
 
 # A date, with a time of day where there is one; or seconds since 1970.
@@ -35,6 +35,7 @@ _EXTENSION = re.compile(r"(\.(pcapng|pcap|cap|dump|gz|zst))+$", re.IGNORECASE)
 _CAPTURE = re.compile(r"\.(pcapng|pcap|cap|dump)\d*(\.(gz|zst))?$", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_. ]+$|^[-_. ]+")
 NO_TEXT = "its name is not UTF-8: rename the file or its folder"
+MOST_NUMBERS_PER_FILE = 100  # if the numbers in names span more, they are no count of files
 _FILES_AT_ONCE = 32  # whose first packet is looked for
 
 
@@ -160,6 +161,8 @@ def missing_numbers(series: Series) -> list[int]:
     """Numbers that rotation has skipped between the first and the last file, if its files are numbered one by one."""
     numbers = [(0, *parsed_name(file.path).numbers)[-1] for file in series.files]  # the first of tcpdump -C has none
     if numbers != sorted(set(numbers)):
+        return []
+    if numbers[-1] - numbers[0] > MOST_NUMBERS_PER_FILE * len(numbers):
         return []
     return sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
 
@@ -288,7 +291,9 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
 def _manifest(path: str) -> Iterator[Series]:
     try:
         entries = msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), _Manifest).series
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise os_problem(error) from error
+    except ValueError as error:
         raise NagleLabError(f"{path}: not a manifest of series: {error} (see docs/fleet.md)") from error
     for entry in entries:
         if not entry.files:

@@ -120,9 +120,15 @@ def checkpoint_name(key: str) -> str:
     return f"work/{key}.checkpoint"
 
 
+def events_name(key: str) -> str:
+    """The file that a stretch writes what it found to."""
+    return f"work/{key}.events"
+
+
 def is_done(stretch: Stretch, work: Collection[str]) -> bool:
     """Whether a stretch was read, by the names of the files in ``work``."""
-    return checkpoint_name(stretch.key).partition("/")[2] in work
+    names = (checkpoint_name(stretch.key), events_name(stretch.key))
+    return all(name.partition("/")[2] in work for name in names)
 
 
 def read_stretch(stretch: Stretch, out: Folder) -> StretchDone:
@@ -140,7 +146,7 @@ def read_stretch(stretch: Stretch, out: Folder) -> StretchDone:
             for file in stretch.files:
                 known, read, position = _read(file, known, engine, Part(position, stretch.until))
                 reads.append(read)
-        with out.writing(f"work/{stretch.key}.events") as events:
+        with out.writing(events_name(stretch.key)) as events:
             _write(events, engine, counted(engine.tables.exchange), reads)
         facts = vars(known.facts) | {"trouble": [(trouble.kind, str(trouble)) for trouble in known.trouble]}
         checkpoint = msgspec.msgpack.encode(Checkpoint(known.names, facts, save(engine), position))
@@ -214,7 +220,7 @@ def events_of(key: str, out: Folder, wanted: Collection[int]) -> Iterator[tuple[
 
     Raises NagleLabError where that is damaged.
     """
-    name = f"work/{key}.events"
+    name = events_name(key)
     decompress = zstandard.ZstdDecompressor().decompress
     with out.fs.open(out.at(name), "rb") as file:
         while head := file.read(_FRAME.size):
@@ -224,7 +230,9 @@ def events_of(key: str, out: Folder, wanted: Collection[int]) -> Iterator[tuple[
                 if which in wanted:
                     yield which, decompress(content)
             except (struct.error, zstandard.ZstdError) as error:
-                raise NagleLabError(f"{name}: damaged ({error}): start over without --resume") from error
+                raise NagleLabError(
+                    f"{name}: damaged ({error}): remove work/{key}.* and go on with --resume"
+                ) from error
 
 
 def as_counts(content: bytes) -> Counts:

@@ -39,7 +39,7 @@ def workers_of(on: str | None, count: int | None) -> Workers:
     try:
         make = getattr(import_module(module), name)
         executor = make()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:  # it is the user's code
         todo = "--on takes dask://HOST:PORT, or MODULE:CALLABLE that gives an Executor"
         raise NagleLabError(f"{on}: {first_line(error)}: {todo}") from error
     if not isinstance(executor, Executor):

@@ -6,17 +6,25 @@ from contextlib import suppress
 
 from nagle_lab.errors import NagleLabError, last_line
 
+_NO_SUCH_COMMAND = 125  # exit code of docker, without Compose for ``docker compose``
+
 
 def container_of_service(service: str) -> str:
-    """The container of a service of the Compose project in the working directory."""
+    """The container of a service of the Compose project in the working directory.
+
+    Raises NagleLabError where it does not run, or Compose cannot tell.
+    """
+    problem = "--compose-service needs Docker Compose, and there is none: install it"
     for compose in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(compose[0]):
-            done = subprocess.run([*compose, "ps", "-q", service], capture_output=True, text=True, check=False)
-            if done.returncode == 0 and done.stdout.strip():
-                return done.stdout.split()[0]
-    raise NagleLabError(
-        f"service {service} is not running: run docker compose ps in the project's folder to see which are"
-    )
+        if not shutil.which(compose[0]):
+            continue
+        done = subprocess.run([*compose, "ps", "-q", service], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip():
+            return done.stdout.split()[0]
+        if done.returncode != _NO_SUCH_COMMAND:
+            why_not = f": {last_line(done.stderr)}" if done.returncode else " is not running"
+            problem = f"service {service}{why_not}: run docker compose ps in the project's folder to see which are"
+    raise NagleLabError(problem)
 
 
 def docker_output(*arguments: str) -> str:

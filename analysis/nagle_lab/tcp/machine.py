@@ -96,7 +96,7 @@ class Machine:
     connections : how many there have been
     segments : how many were followed, copies included
     copies : how many of them were left out: the same packet, captured on another interface
-    first_ts, last_ts : times of the first and the last segment, ns; None before there is one
+    first_ts, last_ts : times of the first and the last segment, ns; None and 0 before there is one
     resolution : of the clock that stamped the segments, ns: the greatest common divisor of their distances
     durations : of all answered exchanges, by the names of the fields of ``exchange``
     """

@@ -103,14 +103,21 @@ class PlainEngine(Taker):
 
     def restore(self, saved: bytes) -> None:
         """Go on where another engine was saved: see :class:`nagle_lab.tcp.engine.Engine`."""
-        self.frames, self.clock, self._not_decoded, state = _Unpickler(io.BytesIO(saved)).load()
-        vars(self.machine).update(state)
+        try:
+            self.frames, self.clock, self._not_decoded, state = _Unpickler(io.BytesIO(saved)).load()
+            vars(self.machine).update(state)
+        except _NO_SNAPSHOT as error:
+            raise ValueError(str(error) or type(error).__name__) from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+# What pickle raises of bytes that it did not write.
+_NO_SNAPSHOT = (pickle.UnpicklingError, EOFError, TypeError, AttributeError, IndexError, KeyError)
 
 
 @cache

@@ -86,7 +86,9 @@ def _analyze_or_tell(paths: Sequence[Path], name: str, asked: AnalyzeOptions) ->
             if is_run(paths[0]):
                 return report(judged(paths[0]), asked.as_json, asked.exports, asked.expected)
         return _analyze(paths, name, asked)
-    except PermissionError as refused:
+    except BrokenPipeError:
+        raise
+    except OSError as refused:
         error = os_problem(refused)
     except NagleLabError as unusable:
         error = unusable

@@ -17,10 +17,10 @@ PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
 def start_again() -> NoReturn:
     """Run pytest again in a namespace, and exit as it does; like exec, it ends nothing begun here (coverage, say)."""
     try:
-        base = Path(tempfile.mkdtemp(prefix=PREFIX))
-    except OSError as error:
-        tell(f"--nagle: {os_problem(error)}")
-        os._exit(Exit.UNUSABLE)
+        base = folder_for_captures()
+    except NagleLabError as error:
+        tell(f"--nagle: {error}")
+        os._exit(error.exit_code)
     try:
         code = _run(base)
     except NagleLabError as error:
@@ -71,7 +71,15 @@ def _run(base: Path) -> int:
 def require_linux() -> None:
     """Refuse other systems than Linux. Raises NagleLabError."""
     if sys.platform != "linux":
-        raise NagleLabError("network namespaces exist on Linux only: leave out --nagle here", Exit.UNUSABLE)
+        raise NagleLabError("network namespaces exist on Linux only: leave out --nagle here")
+
+
+def folder_for_captures() -> Path:
+    """A new folder to record in. Raises NagleLabError where there can be none."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=PREFIX))
+    except OSError as error:
+        raise os_problem(error) from error
 
 
 def forget(base: Path) -> None:

@@ -3,7 +3,6 @@
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from nagle_lab.cli.pytest_plugin.expected import options_of
 from nagle_lab.cli.pytest_plugin.session_summary import SessionSummary
-from nagle_lab.cli.pytest_plugin.start import PREFIX, forget, require_linux
+from nagle_lab.cli.pytest_plugin.start import folder_for_captures, forget, require_linux
 from nagle_lab.errors import Exit, NagleLabError, last_line, printable, tell
 
 
@@ -20,11 +19,12 @@ def prepare(config: pytest.Config) -> int | None:
     try:
         require_linux()
         from nagle_lab.guard.recording.launchers import program  # noqa: PLC0415 - Linux only
+
+        base = folder_for_captures()
     except NagleLabError as error:
         tell(f"--nagle: {error}")
         return error.exit_code
     options_of(config)  # raises pytest.UsageError once, and not in each worker
-    base = Path(tempfile.mkdtemp(prefix=PREFIX))
     stand_in = program("stand_in", str(base))
     done = subprocess.run([*stand_in, "true"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:

@@ -56,19 +56,19 @@ def pauses_anyway(c: Candidates, early: Candidates, fastest: int) -> bool:
     )
 
 
-def is_more_than_chance(count: float, expected: float, deviations: float = 3) -> bool:
-    """Whether there are more than chance brings, which varies by the square root of what to ``expect``."""
-    return count > expected + deviations * sqrt(expected)
+def is_more_than_chance(count: float, expected: float) -> bool:
+    """Whether there are more than chance brings: ``expected``, which varies by its square root."""
+    return count > expected + 3 * sqrt(expected)
 
 
-def is_chance(soon: int, releases: Column, bound: float, width: float, times: int, deviations: float = 3) -> bool:
+def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
     """Whether ``soon`` releases within ``width`` ns up to ``bound`` ns are no more than pauses that end at any time.
 
     How many of those to expect is counted after the bound, in a stretch of ``times`` the width.
     """
     beyond = bound + times * width
     by_chance: float = total((releases > bound) & (releases <= beyond)) / times
-    return not is_more_than_chance(soon, by_chance, deviations)
+    return not is_more_than_chance(soon, by_chance)
 
 
 def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:

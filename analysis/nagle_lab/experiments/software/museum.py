@@ -131,10 +131,8 @@ def exhibits(names: Sequence[str] = (), museum: Path = MUSEUM) -> list[Exhibit]:
     """Those of the names ("pypi/hypercorn", or "pypi" for all of it), or all. Raises NagleLabError."""
     if not museum.is_dir():
         raise NagleLabError(f"{museum}: no museum there: run this in a checkout, the installed package has none")
-    files = sorted(
-        museum.glob("*/*/exhibit.toml"), key=lambda file: (ECOSYSTEMS.index(file.parts[-3]), file.parts[-2])
-    )
-    every = [_read(file) for file in files]
+    every = [_read(file) for file in museum.glob("*/*/exhibit.toml")]
+    every.sort(key=lambda exhibit: (ECOSYSTEMS.index(exhibit.ecosystem), exhibit.name))
     if not names:
         return every
     known = {exhibit.name for exhibit in every} | set(ECOSYSTEMS)

@@ -65,7 +65,7 @@ def _run(way: Way, folder: Path) -> Outcome:
         child.start()
         ended = child.wait_or_end()
     except children.NotStartedError as error:
-        return Outcome(problem=f"{way.before[0]}: {error}")
+        return Outcome(problem=f"{command[0]}: {error}")
     finally:
         child.unblock()
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.capture.stored import write_whole
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, os_problem
 
 FILE = "nodelay.json"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -66,7 +66,10 @@ def changes(where: Path | None = None) -> Iterator[Changes]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         of_boot = _read(where / FILE)
         yield of_boot
-        _write(of_boot, where / FILE)
+        try:
+            _write(of_boot, where / FILE)
+        except OSError as error:
+            raise os_problem(error) from error
     finally:
         os.close(lock)
 

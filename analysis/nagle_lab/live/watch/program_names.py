@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import NamedTuple, Self
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.result.result import Connection, EndProcess
-from nagle_lab.errors import printable
+from nagle_lab.errors import NagleLabError, printable
 from nagle_lab.host.docker import container_names
 from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import owners
@@ -102,7 +103,8 @@ class ProgramNames:
         took = 0.0
         while not self._over.wait(max(EVERY_S, 5 * took)):
             began = time.monotonic()
-            self.refresh()
+            with suppress(OSError, NagleLabError):  # the next look may find more
+                self.refresh()
             took = time.monotonic() - began
 
     def of(self, connection: Connection) -> tuple[str, str]:
