@@ -21,17 +21,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from support.mixtures import can_be_mixed, mixtures
 from support.synthetic import MS
 from support.transforms import transformed, transformed_everywhere
-from support.truth import (
-    KNOWN_LIMITS,
-    Judgement,
-    Labelled,
-    Score,
-    families,
-    lookalikes,
-    references,
-    score,
-    stacks,
-)
+from support.truth import KNOWN_LIMITS, Judgement, Labelled, Score, families, lookalikes, references, score, stacks
 
 Judged = list[tuple[Labelled, Result]]
 

@@ -7,15 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from lab.recording import (
-    HeldDocker,
-    Recording,
-    copy_of_the_lab,
-    docker,
-    left_on_engine,
-    remove_images,
-    well_recorded,
-)
+from lab.recording import HeldDocker, Recording, copy_of_the_lab, docker, left_on_engine, remove_images, well_recorded
 
 from nagle_lab.lab.containers.images import BASE
 from nagle_lab.lab.scenarios.scenario_file import find_scenario

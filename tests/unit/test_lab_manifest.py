@@ -11,15 +11,7 @@ from nagle_lab.lab.manifest import new_manifest, write_json, write_manifest
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.runs.folder import read_manifest, read_witnesses
 from nagle_lab.runs.manifest import CaptureRecord, Manifest, NamespaceRecord
-from nagle_lab.runs.witnesses import (
-    CaptureNumbers,
-    Counters,
-    Lateness,
-    Load,
-    LoadRun,
-    RecordedWitnesses,
-    Witnesses,
-)
+from nagle_lab.runs.witnesses import CaptureNumbers, Counters, Lateness, Load, LoadRun, RecordedWitnesses, Witnesses
 
 COUNTERS = {"Tcp.InSegs": 1, "Tcp.OutSegs": 2, "Tcp.RetransSegs": 0, "TcpExt.DelayedACKs": 0, "Tcp.MaxConn": -1}
 LOAD = Load("ab", "ab -n 1", 0, 1, 1, 0, 1.5, 1, 1, {"50": 44}, non_2xx=0)

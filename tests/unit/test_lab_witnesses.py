@@ -6,12 +6,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.scenarios.load import parse_ab, parse_json
-from nagle_lab.lab.witnesses import (
-    option_in_effect,
-    parse_capture_numbers,
-    parse_counters,
-    parse_lateness,
-)
+from nagle_lab.lab.witnesses import option_in_effect, parse_capture_numbers, parse_counters, parse_lateness
 from nagle_lab.runs.witnesses import CaptureNumbers, Lateness
 
 PROC = """\

@@ -6,15 +6,7 @@ Source: draft-ietf-opsawg-pcap; the "modified" variant (longer record headers) f
 from collections.abc import Iterator
 from struct import Struct, unpack_from
 
-from nagle_lab.capture.records import (
-    Facts,
-    Interface,
-    PcapFraming,
-    Position,
-    RecordTaker,
-    StoppedError,
-    TroubleKind,
-)
+from nagle_lab.capture.records import Facts, Interface, PcapFraming, Position, RecordTaker, StoppedError, TroubleKind
 from nagle_lab.capture.window import Window
 from nagle_lab.errors import NagleLabError
 

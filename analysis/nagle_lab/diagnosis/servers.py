@@ -2,13 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from nagle_lab.diagnosis.observed.columns import (
-    Columns,
-    chunks,
-    how_often,
-    pick,
-    rows_where,
-)
+from nagle_lab.diagnosis.observed.columns import Columns, chunks, how_often, pick, rows_where
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
 from nagle_lab.diagnosis.observed.programs import LEAST_DELAY
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle

@@ -8,9 +8,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import Series, missing_numbers
 from nagle_lab.fleet.store import store
-from nagle_lab.fleet.stretch import (
-    Stretch,
-)
+from nagle_lab.fleet.stretch import Stretch
 from nagle_lab.fleet.whole import whole
 
 

@@ -12,13 +12,7 @@ from nagle_lab.fleet.exchanges import HOUR_NS, Counts, Rows, by_server, edges_ms
 from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 from nagle_lab.fleet.series import Series
-from nagle_lab.fleet.stretch import (
-    EXCHANGES,
-    FileRead,
-    Stretch,
-    as_counts,
-    events_of,
-)
+from nagle_lab.fleet.stretch import EXCHANGES, FileRead, Stretch, as_counts, events_of
 from nagle_lab.fleet.whole import SeriesResult
 from nagle_lab.packet.segment import Kernel, address_text
 from nagle_lab.tcp.durations import ms_of

@@ -11,15 +11,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.fleet.exchanges import Counts, counted
 from nagle_lab.fleet.results_folder import Folder
-from nagle_lab.fleet.stretch import (
-    EVENTS,
-    FILES,
-    FileRead,
-    Stretch,
-    as_reads,
-    events_of,
-    resumed,
-)
+from nagle_lab.fleet.stretch import EVENTS, FILES, FileRead, Stretch, as_reads, events_of, resumed
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.tables import Tables

@@ -4,18 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.stories import (
-    BODY,
-    HEADER,
-    LATE,
-    RELEASE,
-    REQUEST,
-    of_a_pool,
-    prompt,
-    reply_in_two,
-    server_held,
-    talk,
-)
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, of_a_pool, prompt, reply_in_two, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 

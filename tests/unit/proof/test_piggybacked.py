@@ -7,14 +7,7 @@ from itertools import accumulate
 
 import pytest
 
-from support.stories import (
-    BODY,
-    HEADER,
-    LATE,
-    RELEASE,
-    REQUEST,
-    talk,
-)
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 

@@ -7,12 +7,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports.words.ladder_text import ladder_text
-from support.stories import (
-    LATE,
-    reply_in_two,
-    server_held,
-    talk,
-)
+from support.stories import LATE, reply_in_two, server_held, talk
 from support.synthetic import MS, SECOND, US, Segment, merge, pcap_bytes
 
 

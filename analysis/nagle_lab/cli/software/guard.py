@@ -6,11 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nagle_lab.cli.shared.exports import (
-    Exports,
-    require_outputs,
-    write_export,
-)
+from nagle_lab.cli.shared.exports import Exports, require_outputs, write_export
 from nagle_lab.cli.shared.values import allowed_server, duration_s
 from nagle_lab.cli.software.guard_folder import REPORT, RecordingFolder, recorded_in, recording_folder
 from nagle_lab.cli.software.guard_options import GuardOptions

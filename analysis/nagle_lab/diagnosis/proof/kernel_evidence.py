@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 from nagle_lab.capture.kernel_answers import SLOWEST_NS
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import (
-    distinct,
-    groups,
-    highest,
-    in_order,
-    percentile,
-    total,
-)
+from nagle_lab.diagnosis.observed.columns import distinct, groups, highest, in_order, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.observed import Observed

@@ -1,15 +1,7 @@
 """Which ACKs were late: a delayed-ACK timer, not the path, made them so (:func:`late_candidates`)."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import (
-    Column,
-    as_column,
-    highest,
-    lowest,
-    maximum,
-    percentile,
-    total,
-)
+from nagle_lab.diagnosis.observed.columns import Column, as_column, highest, lowest, maximum, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
 from nagle_lab.diagnosis.observed.observed import (
     AT_CAPTURE_POINT,

@@ -38,10 +38,7 @@ from nagle_lab.diagnosis.observed.observed import NEAR, Observed, Setting, obser
 from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
-from nagle_lab.diagnosis.proof.late_acks import (
-    late_candidates,
-    set_aside_sooner_than_any_timer,
-)
+from nagle_lab.diagnosis.proof.late_acks import late_candidates, set_aside_sooner_than_any_timer
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
