@@ -19,7 +19,7 @@ from nagle_lab.host import privileges
 from support.guarded import GUARD
 from support.rights import mount_refused
 
-WHY_NOT = strace_command.why_not() or mount_refused() or ""
+WHY_NOT = strace_command.why_no_command() or mount_refused() or ""
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.long]
 
 # Prints a dot for each 20 answers, so that one can see whether it goes on.
@@ -321,7 +321,7 @@ def test_rights_that_are_missing(tmp_path, monkeypatch, capabilities, owner, sco
 def test_a_machine_that_forbids_all_tracing(tmp_path, monkeypatch):
     (tmp_path / "ptrace_scope").write_text("3\n")
     monkeypatch.setattr(privileges, "YAMA", tmp_path / "ptrace_scope")
-    assert strace_command.why_none() == "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
+    assert strace_command.why_no_tracing() == "kernel.yama.ptrace_scope = 3 forbids tracing until the next boot"
 
 
 def test_a_process_that_ended_while_strace_attached():

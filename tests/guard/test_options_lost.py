@@ -13,7 +13,7 @@ from nagle_lab.experiments.writes.stall_writes import Writes
 from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.tracing import strace_command
 
-pytestmark = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
+pytestmark = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
 
 # A server and its client are two processes, so that what one sets is not the other's.
 PROGRAM = """

@@ -606,7 +606,7 @@ def _run_as_an_ordinary_user(suite: Suite, options: tuple[str, ...], forbidden: 
     verdicts = {name: case.verdict for name, case in ended.cases.items()}
     assert (ended.code, verdicts) == (1, {"test_it": "STALL"}), ended.out + ended.err
     assert "a user namespace, without root; " in ended.out
-    if "--nagle-trace" in options and not strace_command.why_not():
+    if "--nagle-trace" in options and not strace_command.why_no_command():
         assert re.match(_FIRST_LINE, ended.cases["test_it"].said)
     assert os.geteuid() != 0 or Path(suite.folder / "junit.xml").stat().st_uid == int(NOBODY)
 
@@ -621,7 +621,7 @@ TRACED = """
     def test_hides():
         talk("one-write" if "hooks" in os.environ.get("PYTHONPATH", "") else "two-writes")
 """
-needs_strace = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
+needs_strace = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
 
 
 @needs_strace

@@ -20,7 +20,7 @@ def test_strace_is_there():
 
 
 def test_where_strace_works_nothing_is_said_against_it():
-    assert bool(strace_command.why_not()) is not works("strace", "-f", "-o", "/dev/null", "true")
+    assert bool(strace_command.why_no_command()) is not works("strace", "-f", "-o", "/dev/null", "true")
 
 
 def test_where_strace_prints_stacks_it_is_known_to():

@@ -16,7 +16,7 @@ from support.guarded import SERVER
 from support.guarded import guard as guard_command
 from support.traced import NODE_ASKS, C, line, lines, program, traced, writes_of
 
-pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why), pytest.mark.long]
+pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why), pytest.mark.long]
 
 # What asks: the answers of a server in another language.
 NODE = """
@@ -272,7 +272,7 @@ def test_where_ptrace_is_forbidden(tmp_path, monkeypatch, says, expected):
     strace = program(tmp_path, "strace", f'#!/bin/sh\n[ "$1" = -V ] || {{ echo "{says}" >&2; exit 1; }}\n')
     strace.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    why = strace_command.why_not()
+    why = strace_command.why_no_command()
     assert why.startswith(expected) and "\n" not in why
 
 
@@ -280,7 +280,7 @@ def test_where_ptrace_is_forbidden(tmp_path, monkeypatch, says, expected):
 def test_a_strace_that_is_too_old(tmp_path, monkeypatch, version):
     program(tmp_path, "strace", f"#!/bin/sh\necho strace -- version {version}\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert strace_command.why_not() == f"strace {version} is too old: install 5.16 or later"
+    assert strace_command.why_no_command() == f"strace {version} is too old: install 5.16 or later"
 
 
 @pytest.mark.parametrize("most_bytes", [1, 5000, 10_000_000])

@@ -10,7 +10,7 @@ from nagle_lab.guard.tracing import strace_command
 from support.guarded import SERVER
 from support.traced import NODE_ASKS, line, lines, program, writes_of
 
-pytestmark = pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why)
+pytestmark = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
 
 PYTHON = "def send(peer, size):\n    peer.sendall(b'x' * size)\n" + SERVER.replace(
     'peer.sendall(b"h" * 200)', "send(peer, 200)"

@@ -12,7 +12,7 @@ from support.traced import line, lines, program, traced, writes_of
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(bool(why := strace_command.why_not()), reason=why),
+    pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why),
     pytest.mark.skipif(not shutil.which("javac"), reason="there is no JDK"),
 ]
 SERVER = """

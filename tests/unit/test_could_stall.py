@@ -5,7 +5,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
-from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
+from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_software, what_is_missing
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.verdict import Verdict
 from support.stories import (
@@ -59,7 +59,7 @@ def diagnosed(tmp_path, segments, **options):
 def test_what_a_run_without_a_stall_lacks(tmp_path, story, exchanges, missing):
     result = diagnosed(tmp_path, talk(story, exchanges, first=story).segments)
     assert what_is_missing(result, result.connections) is missing
-    own = of_own_software(result, result.connections, "")
+    own = stricter_for_own_software(result, result.connections, "")
     assert (own.verdict is Verdict.CLEAN) is (missing is None)
     assert own.verdict in (Verdict.CLEAN, Verdict.INCONCLUSIVE)
 
@@ -68,7 +68,7 @@ def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(tmp_path):
     """Late ACKs enough that a capture of them is CLEAN; of one's own software more is asked."""
     result = diagnosed(tmp_path, talk(nodelay, 5, first=nodelay).segments).concluded(Verdict.CLEAN, "")
     quality = msgspec.structs.replace(result.quality, unresolved={Obstacle.PATH_VARIES: 1})
-    own = of_own_software(msgspec.structs.replace(result, quality=quality), result.connections, "")
+    own = stricter_for_own_software(msgspec.structs.replace(result, quality=quality), result.connections, "")
     assert (own.verdict, own.reason[:11]) == (Verdict.INCONCLUSIVE, "5 exchanges")
 
 
@@ -87,7 +87,7 @@ def test_a_stream_without_answers_could_have_stalled_on_one_connection(tmp_path,
         seen.append(c.segments)
     result = diagnosed(tmp_path, merge(*seen))
     assert what_is_missing(result, result.connections) is missing
-    assert (of_own_software(result, result.connections, "").verdict is Verdict.CLEAN) is (missing is None)
+    assert (stricter_for_own_software(result, result.connections, "").verdict is Verdict.CLEAN) is (missing is None)
 
 
 def test_many_connections_of_one_exchange_could_not_have_stalled(tmp_path):
@@ -99,17 +99,17 @@ def test_many_connections_of_one_exchange_could_not_have_stalled(tmp_path):
 
 def test_loss_is_invalid_and_takes_no_stall_back(tmp_path):
     clean = diagnosed(tmp_path, talk(nodelay).segments)
-    lost = of_own_software(clean, clean.connections, "7 segments were lost")
+    lost = stricter_for_own_software(clean, clean.connections, "7 segments were lost")
     assert (lost.verdict, lost.reason) == (Verdict.INVALID, "7 segments were lost")
     stalled = diagnosed(tmp_path, talk(server_held).segments)
-    assert of_own_software(stalled, stalled.connections, "7 segments were lost").verdict is Verdict.STALL
+    assert stricter_for_own_software(stalled, stalled.connections, "7 segments were lost").verdict is Verdict.STALL
 
 
 def test_nothing_recorded_is_no_verdict(tmp_path):
     result = diagnosed(tmp_path, talk(nodelay).segments)
     empty = msgspec.structs.replace(result, source=msgspec.structs.replace(result.source, tcp_packets=0))
-    assert of_own_software(empty, [], "").verdict is Verdict.INCONCLUSIVE
-    assert of_own_software(empty, [], "the kernel sent 9 segments").verdict is Verdict.INVALID
+    assert stricter_for_own_software(empty, [], "").verdict is Verdict.INCONCLUSIVE
+    assert stricter_for_own_software(empty, [], "the kernel sent 9 segments").verdict is Verdict.INVALID
 
 
 def test_unwanted_connections_are_not_judged_and_still_tell_of_their_ends(tmp_path):

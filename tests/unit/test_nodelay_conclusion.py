@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.could_stall import of_own_software
+from nagle_lab.diagnosis.result.could_stall import stricter_for_own_software
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
-from nagle_lab.experiments.nodelay import OfProgram, ProgramRecording, beside, conclude, conclude_back
+from nagle_lab.experiments.nodelay import ProgramConnections, ProgramRecording, beside, conclude, conclude_back
 from nagle_lab.experiments.software.guarded import Selection
 from nagle_lab.reports.experiments.nodelay import in_a_line
 
@@ -41,7 +41,7 @@ def in_the_middle(variant: str) -> ProgramRecording:
         )
         for each in one.judged
     ]
-    return replace(one, result=of_own_software(one.result, judged, ""), judged=judged)
+    return replace(one, result=stricter_for_own_software(one.result, judged, ""), judged=judged)
 
 
 STALLED, CLEAN = "nodelay-off", "nodelay-on"
@@ -133,7 +133,7 @@ def test_what_was_recorded_in_a_line():
 
 
 def test_the_connections_of_a_program():
-    one = OfProgram(listening=frozenset({("", 80), ("10.0.0.1", 81)}), open=frozenset({("10.0.0.1", 50000)}))
+    one = ProgramConnections(listening=frozenset({("", 80), ("10.0.0.1", 81)}), open=frozenset({("10.0.0.1", 50000)}))
     other = ("10.0.0.9", 40000)
     assert one.wants(other, ("10.0.0.1", 80)) and one.wants(other, ("10.0.0.1", 81))
     assert one.wants(("10.0.0.1", 50000), ("10.0.0.9", 443))

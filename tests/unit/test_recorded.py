@@ -20,7 +20,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.evidence.ladder import Ladder, LadderRow
 from nagle_lab.experiments.writes.recorded import with_recorded
-from nagle_lab.experiments.writes.running_program import of_traced
+from nagle_lab.experiments.writes.running_program import not_clean_if_traced
 from nagle_lab.reports.words.ladder_text import ladder_text
 from support.command import Ended, in_process
 from support.schemas import check
@@ -253,7 +253,7 @@ def test_what_is_clean_while_traced_is_clean_if_it_was_before(tmp_path, before, 
     for name, story, count in (("before", before, times), ("traced", nodelay, 40)):
         (tmp_path / name).write_bytes(pcap_bytes(talk(story, count).segments))
         results.append(analyze(tmp_path / name))
-    found = of_traced(results[1], results[0])
+    found = not_clean_if_traced(results[1], results[0])
     assert (found.verdict, results[1].verdict) == (verdict, "CLEAN")
     assert found.reason.startswith(results[1].reason) and says in found.reason
 

@@ -8,7 +8,7 @@ from nagle_lab.live.sockets import inventory, set_nodelay, undo_log
 from nagle_lab.live.sockets.inventory import HostSocket, Inventory
 from nagle_lab.live.sockets.owners import Namespaces
 from nagle_lab.live.sockets.processes import SocketTable
-from nagle_lab.live.sockets.set_nodelay import TargetProgram, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets.set_nodelay import TargetProgram, those_without_nodelay, to_take_back, turn_back, turn_on
 from nagle_lab.live.sockets.socket_options import Options
 
 PROGRAM = TargetProgram("web 1", {1: 1}, None, "--pid 1")
@@ -66,13 +66,13 @@ def test_what_may_not_be_looked_into_is_not_said_to_have_no_socket(kernel, monke
 def test_a_process_that_is_named_and_may_not_be_looked_into_is_told_of(monkeypatch):
     table = SocketTable({}, {}, [1])
     monkeypatch.setattr(inventory, "processes", lambda _: table)
-    monkeypatch.setattr(inventory, "_require", lambda *_: None)
+    monkeypatch.setattr(inventory, "_require_visible", lambda *_: None)
     monkeypatch.setattr(inventory, "namespaces", lambda *_: Namespaces({}, []))
     assert inventory.inventory([1, 2]).missing[0].startswith("the sockets of process 1 (")
 
 
 def turn_all_on(kernel: Kernel) -> None:
-    turn_on(PROGRAM, kernel.found(), without(kernel.found()))
+    turn_on(PROGRAM, kernel.found(), those_without_nodelay(kernel.found()))
 
 
 def test_connections_come_and_go_between(kernel):

@@ -673,7 +673,7 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     names.refresh()
     names.refresh()
     assert len(asked) == 2
-    names._containers_at = 0.0
+    names._next_container_look = 0.0
     names.refresh()
     assert [named.name for named in names._found.values()] == ["web/nginx"] * 2
     processes[("10.0.0.3", 80), ("10.0.0.1", 5)] = Process(2, "redis", 0, 1, "deed")

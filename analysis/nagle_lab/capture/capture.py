@@ -166,7 +166,7 @@ class Capture(CaptureSoFar):
         self._current = self._open(paths[0])
 
     def note_interrupted(self) -> None:
-        """Take it as no damage that the last record is not whole: its user ended the recording."""
+        """Do not report an incomplete last record as damage: the user ended the recording."""
         self.facts.trouble = [trouble for trouble in self.trouble if trouble.kind is not TroubleKind.TRUNCATED]
 
     def __enter__(self) -> Self:

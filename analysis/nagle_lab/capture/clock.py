@@ -1,8 +1,9 @@
 """The capture's clock: whether time goes on from packet to packet, and which packets' times can be compared.
 
-A clock that was set stays set, a stray packet is alone: time was set back where more than STRAY packets in a row of
-one interface all seem older than the more than STRAY that they follow. Whatever else goes back is packets out of
-order. The times before, within and after are of different *epochs*, and no wait from one to another can be known.
+A clock that was set stays set; a stray packet comes alone. So the clock counts as set back only where more than STRAY
+packets in a row of one interface are older than all of the more than STRAY before them. Anything else that goes back
+is packets out of order. Times before, within and after a break belong to different *epochs*, and no wait from one to
+another can be known.
 """
 
 from collections import deque

@@ -17,10 +17,7 @@ SocketAddress = tuple[str, int]  # IP address, as ipaddress writes it, IPv4 not 
 
 
 class KernelAnswer(NamedTuple):
-    """Data that waited in a socket, as Nagle's algorithm lets it, or that none did.
-
-    A small segment was not acknowledged, and the windows had room for more.
-    """
+    """Whether data waited in a socket behind an unacknowledged small segment, though the windows had room for it."""
 
     at: int  # ns since 1970, when the kernel had said so
     sender: SocketAddress

@@ -25,7 +25,7 @@ NUMBERED_TOO = (9, 0xBAD, 0x40000BAD, 0x204, 0x216, 0x221)
 PACKET_HEADER = 28  # of both kinds with a time stamp
 
 SHORTEST_BLOCK, LONGEST_BLOCK = 12, 1 << 24
-MOST_TURNS = 1000  # changes of byte order
+MOST_ORDER_CHANGES = 1000  # changes of byte order
 
 END_OF_OPTIONS, COMMENT, IF_NAME, IF_TSRESOL, IF_TSOFFSET, EPB_FLAGS, ISB_IFDROP = 0, 1, 2, 9, 14, 2, 5
 MICROSECONDS = 6  # the resolution where if_tsresol is absent
@@ -89,7 +89,7 @@ class PcapngReader:
         """Take the blocks in the window; returns the position of the first that is not complete."""
         while True:
             at = taker.pcapng(self._window, at, self._order, self._interfaces)
-            self._turn(at)
+            self._change_byte_order(at)
             block = next(blocks(self._window, at, self._order), None)
             if block is None:
                 if fault := self._impossible_length(at):
@@ -151,7 +151,7 @@ class PcapngReader:
         self._forgotten += len(self._interfaces)
         self._interfaces, self._dropped = [], []
 
-    def _turn(self, at: int) -> None:
+    def _change_byte_order(self, at: int) -> None:
         """Change the byte order where a section of the other one begins there."""
         raw = self._window.raw
         if at + 12 > self._window.end or raw[at : at + len(MAGIC)] != MAGIC:
@@ -160,7 +160,7 @@ class PcapngReader:
         if order in (None, self._order):
             return
         self._turns += 1
-        if self._turns > MOST_TURNS:
+        if self._turns > MOST_ORDER_CHANGES:
             raise self._damage(at, "the byte order changes too often")
         self._order = order
 

@@ -57,7 +57,7 @@ class Facts:
     packets: int = 0  # frames in the input, as Wireshark counts them; some have no record
     untimed: int = 0  # packets without a time of capture, and so not among the records
     dropped: int = 0  # packets the capturing program says it lost
-    dropped_before: int = 0  # of these, there is trouble already
+    dropped_before: int = 0  # of these, already warned about
     trouble: list[Trouble] = field(default_factory=list)
     kernel_answers: list[KernelAnswer] = field(default_factory=list)  # what it said of data in sockets
 

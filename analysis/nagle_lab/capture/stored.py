@@ -18,7 +18,7 @@ from nagle_lab.errors import NagleLabError
 STDIN, STDIN_NAME = "-", "standard input"
 
 
-MUCH = 1 << 19  # bytes that take longer to add to a SHA-256 than a thread takes to begin
+WORTH_A_THREAD = 1 << 19  # bytes that take longer to add to a SHA-256 than a thread takes to begin
 
 
 class Checksum:
@@ -42,7 +42,7 @@ class Checksum:
         if not self._sha256:
             return
         self._wait()
-        if len(chunk) >= MUCH:
+        if len(chunk) >= WORTH_A_THREAD:
             with suppress(RuntimeError):  # there are no threads: in a browser, or no more
                 self._adding = Thread(target=self._sha256.update, args=(bytes(chunk),))
                 self._adding.start()
@@ -62,7 +62,7 @@ class Checksum:
 class Stored:
     """One stored file, read once from front to end; `changed` and `error` tell afterwards how that went.
 
-    Its path, or a file that is open already, of which ``name`` is what to call it.
+    ``path`` is its path, or a file that is open already, whose ``name`` is what to call it.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class Stored:
         self.error = ""
         self._checksum = checksum
         self._file = path if isinstance(path, io.FileIO) else _open(path)
-        self.as_opened = self._is_now()
+        self.as_opened = self._size_and_mtime()
 
-    def _is_now(self) -> tuple[int, int] | None:
+    def _size_and_mtime(self) -> tuple[int, int] | None:
         if not isinstance(self._file, io.FileIO):
             return None
         now = os.fstat(self._file.fileno())
@@ -115,7 +115,7 @@ class Stored:
     @property
     def changed(self) -> str:
         """How the file changed since it was opened; empty if it did not, or that cannot be told."""
-        before, after = self.as_opened, self._is_now()
+        before, after = self.as_opened, self._size_and_mtime()
         if before is None or after is None or before == after:
             return ""
         if after[0] != before[0]:

@@ -41,7 +41,7 @@ from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.diagnosis.proof.behaviours import prove_by_behaviour
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.relays import leave_open_asked, reject_relayed
+from nagle_lab.diagnosis.proof.relays import leave_open_asked_elsewhere, reject_relayed
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import OpenByServer
@@ -181,7 +181,7 @@ class Findings:
             programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             judged += prove_by_behaviour(of_one, programs[key], self._setting_of(of_one, setting))
         reject_relayed(candidates, involved, judged, self.resolution)
-        leave_open_asked(candidates, involved, judged)
+        leave_open_asked_elsewhere(candidates, involved, judged)
         return judged
 
     def _setting_of(self, c: Candidates, setting: Setting) -> Setting:

@@ -15,14 +15,14 @@ from nagle_lab.guard.recording.record_running import record_running
 from nagle_lab.guard.recording.target import Target
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
-from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, without
+from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, those_without_nodelay
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
 FEWER = 0.4  # segments in an exchange that stalled: so many fewer at most, and the program writes as before
 
 
 @dataclass(frozen=True)
-class OfProgram(Selection):
+class ProgramConnections(Selection):
     """The connections of a program: those to its listeners, and those that it had open at some time."""
 
     listening: frozenset[SocketAddress] = frozenset()  # "" for any address
@@ -38,10 +38,10 @@ class OfProgram(Selection):
         )
 
 
-def selection(sockets: Iterable[HostSocket]) -> OfProgram:
+def selection(sockets: Iterable[HostSocket]) -> ProgramConnections:
     """The connections of those sockets, and those that their listeners accept."""
     those = [one.listed for one in sockets]
-    return OfProgram(
+    return ProgramConnections(
         listening=frozenset(_any_address(one.local) for one in those if one.state == LISTEN),
         open=frozenset(one.local for one in those if one.state != LISTEN),
     )
@@ -82,7 +82,7 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
     result = judge_recording(guarded.capture, recording_gap(guarded.outcome), those)
     if len(those.of(result)) == len(result.connections):  # then how long exchanges took is known as well
         result = judge_recording(guarded.capture, recording_gap(guarded.outcome), Selection())
-    option = f"on for {len(at_first) - len(without(at_first))} of {len(at_first)} sockets"
+    option = f"on for {len(at_first) - len(those_without_nodelay(at_first))} of {len(at_first)} sockets"
     return ProgramRecording(folder.name, result.of_file(folder.name), those.of(result), option)
 
 

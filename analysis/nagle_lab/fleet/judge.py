@@ -46,7 +46,7 @@ def judged_name(stretches: Sequence[Stretch]) -> str:
 
 
 def skipped(series: Series) -> list[str]:
-    """What rotation seems to have lost: it is told, though the files that are there are whole."""
+    """A line on numbers that rotation seems to have skipped; the files that are there may be whole all the same."""
     numbers = missing_numbers(series)
     some = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
     return [f"{series.name}: files are missing between those that are there: number {some}"] if numbers else []

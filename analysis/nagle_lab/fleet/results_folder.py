@@ -34,7 +34,7 @@ def file_system(url: str) -> tuple[Any, str]:
     """The file system of a path or URL, and the path in it. Raises NagleLabError where there is none."""
     protocol = url.partition("://")[0]
     try:
-        with told_of(url):
+        with naming_url(url):
             fs, path = extra("fsspec").core.url_to_fs(url)
     except ImportError as error:
         todo = f"{sys.executable} -m pip install {PACKAGES[protocol]}" if protocol in PACKAGES else first_line(error)
@@ -43,7 +43,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def told_of(url: str) -> Iterator[None]:
+def naming_url(url: str) -> Iterator[None]:
     """What a protocol's library raises becomes a NagleLabError that names the URL; what is not there stays so."""
     try:
         yield
@@ -87,20 +87,20 @@ class Folder:
 
     def names(self, below: str) -> set[str]:
         """The names of the files in a folder in it; none where that is not there."""
-        with suppress(FileNotFoundError), told_of(self.url):
+        with suppress(FileNotFoundError), naming_url(self.url):
             self.fs.invalidate_cache()
             return {posixpath.basename(path) for path in self.fs.ls(self.at(below), detail=False)}
         return set()
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
-        with told_of(self.url):
+        with naming_url(self.url):
             content: bytes = self.fs.cat_file(self.at(name))
         return content
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file."""
-        with told_of(self.url), self.writing(name) as file:
+        with naming_url(self.url), self.writing(name) as file:
             file.write(content)
 
     @contextmanager

@@ -21,7 +21,7 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.stored import is_remote
 from nagle_lab.capture.take import records
 from nagle_lab.errors import NagleLabError, os_problem
-from nagle_lab.fleet.results_folder import file_system, is_object_store, told_of, url_of
+from nagle_lab.fleet.results_folder import file_system, is_object_store, naming_url, url_of
 
 # A date, with a time of day where there is one; or seconds since 1970.
 _TIME = re.compile(
@@ -43,7 +43,7 @@ _FILES_AT_ONCE = 32  # whose first packet is looked for
 class File:
     """A capture file: where it is, how large, and what tells that it has changed.
 
-    The size is -1 where it is not to be read; then the version says why, and is empty where the file is missing.
+    ``size`` is -1 where it is not to be read: ``version`` then says why, or is empty where the file is missing.
     """
 
     path: str
@@ -172,7 +172,7 @@ def missing_numbers(series: Series) -> list[int]:
 
 def _list(source: str) -> tuple[str, list[File]]:
     """The folder that names are relative to, and the capture files in it."""
-    with told_of(source):
+    with naming_url(source):
         return _listed(source)
 
 
@@ -298,11 +298,11 @@ def _manifest(path: str) -> Iterator[Series]:
     for entry in entries:
         if not entry.files:
             raise NagleLabError(f"{path}: the series of {entry.host} has no files: name some, or leave it out")
-        files = [file for name in entry.files for file in _named(name)]
+        files = [file for name in entry.files for file in _files_of_entry(name)]
         yield Series(entry.host, entry.interface, tuple(files))
 
 
-def _named(name: str) -> list[File]:
+def _files_of_entry(name: str) -> list[File]:
     """The files of a manifest's line; one that is missing is told of, not left out."""
     try:
         return _list(name)[1]

@@ -48,11 +48,11 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> SeriesResult:
         known.end(engine.clock)
         totals = engine.totals()
     findings = Findings(tables, totals.resolution, answers=known.facts.kernel_answers)
-    result = _said(summarize(known, totals, findings, None), known)
+    result = _with_reason_if_unreadable(summarize(known, totals, findings, None), known)
     return SeriesResult(result, findings, totals, closing, joined(reads))
 
 
-def _said(result: Result, known: CaptureSoFar) -> Result:
+def _with_reason_if_unreadable(result: Result, known: CaptureSoFar) -> Result:
     """Where no file could be read at all, that is the reason."""
     if known.facts.formats or not known.trouble:
         return result

@@ -19,7 +19,7 @@ from nagle_lab.host.children import end_with_parent
 
 @dataclass
 class Workers:
-    """Where to submit stretches: ``make`` makes an executor, anew where one broke; so many are read at once."""
+    """``make`` makes an executor, and another one where that broke; ``count`` stretches are read at once."""
 
     make: Callable[[], Executor]
     count: int
@@ -54,10 +54,10 @@ def _processors() -> int:
 
 
 def _processes(count: int) -> Executor:
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_obey)
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_set_up_worker)
 
 
-def _obey() -> None:
+def _set_up_worker() -> None:
     """Set up a worker process: it ignores the terminal's signals, and ends when the process that started it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

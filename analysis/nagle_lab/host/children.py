@@ -33,7 +33,7 @@ class Ended:
 
     status: int  # as a shell says it: its exit code, or 128 and the signal
     timed_out: bool = False
-    interrupted: bool = False  # a signal that ends programs came meanwhile: Ctrl-C, for one
+    interrupted: bool = False  # whether a signal such as Ctrl-C's came meanwhile
 
 
 class NotStartedError(Exception):

@@ -132,7 +132,7 @@ class CompiledEngine:
         interface = LAYOUTS["interface_"].struct.pack(*framing.interface)
         big_endian = framing.order == ">"
         with _Pointer(window) as buffer:
-            return self._taken(
+            return self._require_memory(
                 self._library.nagle_lab_pcap(
                     self._engine, buffer, at, window.end, big_endian, framing.header, interface
                 )
@@ -146,14 +146,14 @@ class CompiledEngine:
             packed = b"".join(pack(*interface) for interface in interfaces)
             self._interfaces = (interfaces, len(interfaces), packed)
         with _Pointer(window) as buffer:
-            return self._taken(
+            return self._require_memory(
                 self._library.nagle_lab_pcapng(
                     self._engine, buffer, at, window.end, order == ">", packed, len(interfaces)
                 )
             )
 
     @staticmethod
-    def _taken(at: int) -> int:
+    def _require_memory(at: int) -> int:
         if at < 0:
             raise MemoryError("there is no memory for so many connections")
         return at
@@ -186,7 +186,7 @@ class CompiledEngine:
 
     def finish(self) -> None:
         """The capture is over."""
-        self._taken(self._library.nagle_lab_finish(self._engine))
+        self._require_memory(self._library.nagle_lab_finish(self._engine))
         self.drain()
 
     def _rows(self, which: int) -> memoryview:
@@ -205,7 +205,7 @@ class CompiledEngine:
         table.reach(last + 1)
         view = table.view(first, last)
         target = (ctypes.c_char * len(view)).from_buffer(view)
-        self._taken(self._library.nagle_lab_place(bytes(rows), count, target, first, last))
+        self._require_memory(self._library.nagle_lab_place(bytes(rows), count, target, first, last))
 
     def counter(self, name: str) -> int:
         """The value of one field of ``counters`` in engine.h."""
@@ -247,7 +247,7 @@ class CompiledEngine:
     def save(self) -> bytes:
         """All that is known between two files but the rows, which are in the tables then."""
         self.drain()
-        self._taken(self._library.nagle_lab_save(self._engine))
+        self._require_memory(self._library.nagle_lab_save(self._engine))
         saved = bytes(self._rows(SNAPSHOT))
         self._library.nagle_lab_taken(self._engine, SNAPSHOT)
         return saved

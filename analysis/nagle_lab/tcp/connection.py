@@ -19,7 +19,7 @@ LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be s
 # A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments are still its own.
 TIME_WAIT = 60_000 * MS
 
-AT_ONCE, LEAST_STEP = 3, MS // 5  # so many packets have the time of the one before; a coarse clock's step, ns
+AT_ONCE, LEAST_STEP = 3, MS // 5  # a coarse clock stamps so many packets like the one before; its step, ns
 
 FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
 # The lowest port that a host gives a client by itself: Linux (ip_local_port_range); else FreeBSD (portrange.first).

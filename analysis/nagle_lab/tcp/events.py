@@ -1,4 +1,4 @@
-"""From when on something is an event, ns, and the enumerations in the rows that the machine writes (engine.h)."""
+"""Limits from which on the machine reports something, ns, and the enumerations in its rows (engine.h)."""
 
 from enum import IntEnum
 

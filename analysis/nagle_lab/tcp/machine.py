@@ -72,7 +72,7 @@ CONTROL = SYN | FIN | RST
 HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 
-NO_GAP = BY_ACKNOWLEDGEMENT, False, False  # what a row has that ended none
+NO_GAP = BY_ACKNOWLEDGEMENT, False, False  # of an acknowledgement that ended no idle gap
 
 # A piggybacked ACK may have released what follows it within this and a round trip; what comes later is an answer.
 PIGGYBACKED_RELEASE = 1 * MS

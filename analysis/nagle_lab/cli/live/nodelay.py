@@ -25,7 +25,14 @@ from nagle_lab.experiments.nodelay import (
 from nagle_lab.host.children import TAKEN, ending_by_signals
 from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.processes import process_name, started_at
-from nagle_lab.live.sockets.set_nodelay import TargetProgram, sockets, to_take_back, turn_back, turn_on, without
+from nagle_lab.live.sockets.set_nodelay import (
+    TargetProgram,
+    sockets,
+    those_without_nodelay,
+    to_take_back,
+    turn_back,
+    turn_on,
+)
 from nagle_lab.reports.experiments.nodelay import NodelayRun, in_a_line, names, nodelay_json, show_tried
 from nagle_lab.reports.screens.terminal import console
 
@@ -65,7 +72,7 @@ def _on(
     with _taken_back(program, done) as keeping:
         until = time.monotonic() + (limit_s or 0)
         those = sockets(program)
-        done.set = turn_on(program, those, without(those))
+        done.set = turn_on(program, those, those_without_nodelay(those))
         _log("set", done.set)
         after = _watch(program, folder / "after", seconds if limit_s is None else min(seconds, limit_s))
         code = _concluded(done, before, after, conclude)
@@ -110,7 +117,7 @@ def _program(pid: int | None, container: str | None, port: int | None) -> Target
 def _without(program: TargetProgram) -> list[HostSocket]:
     """The program's sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
     those = sockets(program)
-    if found := without(those):
+    if found := those_without_nodelay(those):
         return found
     raise NagleLabError(
         f"{program.name}: TCP_NODELAY is already set ({_count(those)}): if data is held, the other end holds it"

@@ -60,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:
     """Start pytest again in a namespace before any plugin has begun anything; not if workers are known to do that."""
     options = early_config.known_args_namespace
-    if _wanted(options) and not (getattr(options, "numprocesses", None) or getattr(options, "tx", None)):
+    if _needs_namespace(options) and not (getattr(options, "numprocesses", None) or getattr(options, "tx", None)):
         from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
 
         start_again()
@@ -69,7 +69,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Have pytest-xdist's workers start in namespaces of their own; this process is in none."""
-    if not _wanted(config.option):
+    if not _needs_namespace(config.option):
         return None
     if config.getoption("dist", "no") != "no" and config.getoption("tx", None):
         from nagle_lab.cli.pytest_plugin import xdist  # noqa: PLC0415 - only with --nagle
@@ -109,7 +109,7 @@ def nagle(request: pytest.FixtureRequest) -> "SoFar":
     return judge.so_far()
 
 
-def _wanted(options: object) -> bool:
+def _needs_namespace(options: object) -> bool:
     """Whether a namespace has yet to be made."""
     not_run = any(getattr(options, name, False) for name in ("help", "version", "collectonly"))
     return bool(getattr(options, "nagle", False)) and not PARTS and not not_run

@@ -64,7 +64,7 @@ class Again:
         self._count += 1
         if self._count > _MOST:
             return NamedWrites(no_writes(first, f"{_MOST} tests of this session were traced, and no more are"))
-        if why := strace_command.why_not():
+        if why := strace_command.why_no_command():
             return NamedWrites(no_writes(first, why))
         limit_s = longest_s(took_s, _AT_LEAST_S)
         try:

@@ -36,11 +36,11 @@ class ExpectedOfTest:
             each_in_one = missing is Missing.SECOND_WRITE and result is not None and not result.quality.unresolved
             if each_in_one and self.one_write:
                 return ""
-            return f"expected CLEAN, found {found}{_THAT_IS_MEANT if each_in_one else ''}"
+            return f"expected CLEAN, found {found}{_ONE_WRITE_HINT if each_in_one else ''}"
         return ""
 
 
-_THAT_IS_MEANT = " (if single writes are the protection, add one_write=True to the marker)"
+_ONE_WRITE_HINT = " (if single writes are the protection, add one_write=True to the marker)"
 
 
 def options_of(config: pytest.Config) -> Selection:

@@ -72,7 +72,7 @@ class Judge:
         self._recording = SessionCapture(folder)
         self._spans = Spans()
         self._begin, self._since = Moment(), time.monotonic()
-        self._now: tuple[str, ExpectedOfTest] = ("", ExpectedOfTest("", False, self._options, False))
+        self._running: tuple[str, ExpectedOfTest] = ("", ExpectedOfTest("", False, self._options, False))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -98,7 +98,7 @@ class Judge:
         wrong = ""
         try:
             expected = item.stash.get(_EXPECTED, None) or expected_of(item, self._options)
-            self._now = (item.nodeid, expected)
+            self._running = (item.nodeid, expected)
         except pytest.UsageError as error:
             wrong = str(error)
         if wrong:
@@ -138,7 +138,7 @@ class Judge:
 
     def now(self) -> JudgedPart:
         """Judge the running test up to now."""
-        nodeid, expected = self._now
+        nodeid, expected = self._running
         return self._judge(nodeid, expected.selection, self._recording.take())
 
     def _judge(self, nodeid: str, selection: Selection, end: Moment) -> JudgedPart:
@@ -157,7 +157,7 @@ class Judge:
 
     def _end(self, item: pytest.Item, *, failed: bool = False) -> str:
         """Why a test fails by its verdict; if it has ``failed`` already, this is a section of its report."""
-        (nodeid, expected), end = self._now, self._recording.take()
+        (nodeid, expected), end = self._running, self._recording.take()
         judged = self._judge(nodeid, expected.selection, end)
         self._spans.add(Span(end.segments, nodeid, expected, judged.verdict))
         complaint = expected.complaint(judged.verdict, judged.reason, judged.result, judged.missing)

@@ -43,7 +43,7 @@ def file_name(nodeid: str) -> str:
     return re.sub(r"[^\w.-]+", "_", nodeid.replace("/", "-"))[-150:].strip("_.-") or "test"
 
 
-def _names(folder: Path, name: str) -> Iterator[Path]:
+def _free_names(folder: Path, name: str) -> Iterator[Path]:
     """A path in a folder, and others to take where it is taken."""
     yield folder / name
     for number in count(2):
@@ -52,7 +52,7 @@ def _names(folder: Path, name: str) -> Iterator[Path]:
 
 def _linked(capture: Path, folder: Path, name: str) -> Path:
     """Move a file within its file system: a full disk has room for that."""
-    for to in _names(folder, name):
+    for to in _free_names(folder, name):
         with suppress(FileExistsError):
             to.hardlink_to(capture)
             break
@@ -62,7 +62,7 @@ def _linked(capture: Path, folder: Path, name: str) -> Path:
 
 def _moved(capture: Path, folder: Path, name: str) -> Path:
     content = read(capture)  # it may be on another file system
-    for to in _names(folder, name):
+    for to in _free_names(folder, name):
         try:
             write(to, content, "x")
             break

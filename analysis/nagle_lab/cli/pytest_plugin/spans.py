@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 
 @dataclass(frozen=True)
 class Span:
-    """The segments up to ``end`` are of this test, or between tests."""
+    """The segments after the span before, up to ``end``: of a test, or (``test`` is empty) between tests."""
 
     end: int
     test: str = ""

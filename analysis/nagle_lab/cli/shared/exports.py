@@ -124,7 +124,7 @@ class Exports:
         writes: "Writes | None" = None,
         below: Path | None = None,
     ) -> None:
-        """A diagnosed capture; ``writes`` are the two of each stall, where they are known.
+        """Add a diagnosed capture; ``writes`` are the two of each stall, where they are known.
 
         ``below`` is the folder outside of which no source of theirs is shown; None: wherever it is.
         """

@@ -22,7 +22,7 @@ def packed_end(row: Sequence[Any], side: int) -> PackedEnd:
 
 
 def socket_address(row: Sequence[Any], side: int) -> tuple[str, int]:
-    """The same with the address as text."""
+    """The end as :func:`packed_end` gives it, its address as text."""
     address, port = packed_end(row, side)
     return address_text(address), port
 

@@ -31,7 +31,7 @@ AT_CAPTURE_POINT = 150 * US
 PATH_JITTER = 8 * MS
 
 SLACK = 300 * US  # how much a path varies, at least
-ANSWERS = 8  # so many tell how much it varies
+ANSWERS = 8  # from this many on their own spread tells how much the path varies
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Setting:
 
     resolution: int  # of the clock that stamped it, ns
     astray_share: float  # of the data segments: missing in it, or captured after their ACKs
-    swapped_share: float = 0.0  # of the data segments: the latter
+    swapped_share: float = 0.0  # of the data segments: captured after their ACKs
     chunk_share: float = 1.0  # of its candidates: those that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
     seen_again: Collection[int] = ()  # connections that are others, seen before or after NAT

@@ -66,8 +66,9 @@ from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
-# On a path up to NEARBY a woken program takes so much longer than its kernel to acknowledge (medians), if it answers
-# later still, or surely; and so much lies between the slowest tenth of these ACKs and its soonest tenth.
+# On a path of up to NEARBY: WOKEN, by how much a woken program's data comes later than its kernel's ACKs (medians) if
+# its answers come later still; SURELY_WOKEN, the same without that; APART, what lies at least between the slowest
+# tenth of those ACKs and the soonest tenth of the data.
 NEARBY, WOKEN, SURELY_WOKEN, APART = 2 * MS, 90 * US, 180 * US, 25 * US
 MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
@@ -223,10 +224,10 @@ def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, ob
     latest, width = expected.latest, expected.latest - expected.round_trip
     if any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in SPANS_AWAY):
         return True
-    return len(prompt) < REPEATED and not _is_a_listing(pure, observed)
+    return len(prompt) < REPEATED and not _is_a_posted_excerpt(pure, observed)
 
 
-def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
+def _is_none_as_soon(close: Candidates, answers: list[int], base: int) -> bool:
     """Whether none of several came as soon as that end answers: some of what an ACK releases does.
 
     The time that a segment's bytes take on a slow link (SLOW_LINK) is not counted.
@@ -238,7 +239,7 @@ def _is_none_at_once(close: Candidates, answers: list[int], base: int) -> bool:
     return lowest(by_size) > soonest + slack(base)
 
 
-def _is_a_listing(pure: Candidates, observed: Observed) -> bool:
+def _is_a_posted_excerpt(pure: Candidates, observed: Observed) -> bool:
     """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
     return len(pure) < REPEATED and not observed.program.reactions.handshake and highest(pure.ack_to_release) < NEAR
 
@@ -258,7 +259,7 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> 
         if are_chance(at_once, pure) and len(at_once) <= A_FEW * len(pure):
             at_once = pure.picked([])
         close, chance = at_once, _not_by_one_clock(close, expected.round_trip) - at_once
-    elif len(close) <= HARDLY_ANY * len(pure) or _is_none_at_once(close, expected.answers, expected.round_trip):
+    elif len(close) <= HARDLY_ANY * len(pure) or _is_none_as_soon(close, expected.answers, expected.round_trip):
         close = pure.picked([])
     judged.leave_open(close, Obstacle.PATH_VARIES)
     judged.leave_open(chance, Obstacle.COINCIDENCE)

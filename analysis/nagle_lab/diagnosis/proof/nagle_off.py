@@ -37,10 +37,11 @@ SURELY_APART = 80 * US  # its fastest reaction: the sender is not where it was c
 STEADY = 1 / 8  # of what a path may vary: what it varies when it is quiet
 SURELY_BESIDE = 1 * MS  # behind a segment: sooner, its ACK may have been on the path between sender and capture
 PAUSE_VARIES = 0.05  # share: so much sooner or later data leaves, at most, after the same pause
-NOT_BESIDE = 2 / 3  # of the data that left within three times as much: then it is one pause
-OFTEN = 0.5  # data that did not wait, beside candidates: a connection with more is seen not to wait for ACKs
-WHERE_ASTRAY = 0.3  # the same of a program, where packets are astray and timestamps do not tell which
-ASTRAY_TIMES = 3  # and so many times more than the share of those makes seem not to wait
+NOT_BESIDE = 2 / 3  # share of the data within 3 × PAUSE_VARIES of a pause: with more within PAUSE_VARIES, it is one
+OFTEN = 0.5  # times the candidates: a connection on which more data did not wait is seen not to wait for ACKs
+# The same of a program where packets are astray and timestamps do not tell which; and it must be more than
+# ASTRAY_TIMES what the packets astray alone make look so.
+WHERE_ASTRAY, ASTRAY_TIMES = 0.3, 3
 
 
 def set_aside_nagle_off(

@@ -48,7 +48,7 @@ from nagle_lab.tcp.events import MS, US, Echo
 
 TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
-# Beside a median that is a kernel's, the others are if they take no longer than so many medians, or so long.
+# Where the median release is a kernel's, so are others that take up to SPREAD medians, or SPREAD_NS.
 SPREAD, SPREAD_NS = 3, 100 * US
 ABOUT = 0.06  # share: by so much a pause of 40 ms may differ from a delayed-ACK timer of 40 ms (HZ=250)
 SAME_PAUSE = MS // 2  # by so much pauses of one program differ, at most, if they are all as long

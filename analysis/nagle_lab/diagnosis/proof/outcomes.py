@@ -145,7 +145,7 @@ class Judged:
         self.relays += sources
 
     def take_back_some(self, one: Accepted, passed: dict[int, tuple[int, int]]) -> None:
-        """The same of the rows in ``passed``, each with its connection and the one that brought its data."""
+        """As :meth:`take_back`, of the rows in ``passed`` only, by row: its connection and what brought its data."""
         is_passed_on = among(one.rows, sorted(passed))
         held = pick(one.rows, rows_where(is_passed_on == 0))
         rest = Accepted(held, one.ground, replace(one.hold, stalls=len(held)))

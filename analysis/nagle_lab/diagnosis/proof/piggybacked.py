@@ -40,8 +40,8 @@ SOME_OF = 0.1  # of the piggybacked: an end that sends more than so many beside 
 # Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
 # walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
 STEADY = 0.55
-# Data by a clock of its sender's own: its distances vary less than its reaction times do, by more than chance, which
-# is so much divided by the root of their number.
+# A peer sends by a clock of its own if the distances of its data vary less than its reaction times, by more than
+# chance: BY_CHANCE divided by the root of their number. Judged from PAIRS on.
 BY_CHANCE, PAIRS = 1.5, 20
 SURELY_KERNEL = 1.3  # times its answers to SYNs: so long takes a kernel, and the fastest program 1.7 times
 SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance

@@ -49,7 +49,7 @@ from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 from nagle_lab.tcp.waited import SHORT
 
-MEAN_OF = 30  # with a COARSE one the mean of so many still tells
+MEAN_OF = 30  # releases: by a COARSE clock the mean of this many still tells
 AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest wait proved: one whose ACK is not captured
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 # Data captured after its ACK: where there is more, the two directions are not stamped by one clock.
@@ -215,7 +215,7 @@ def _behind_the_first(early: Candidates, held: Candidates) -> Candidates:
 
 
 def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> Hold:
-    """The same by the packets alone, without what the kernel said."""
+    """As :func:`_hold`, by the packets alone, without what the kernel said."""
     at_once = percentile(held.ack_to_release, 90)  # as the path makes it
     # Away from the sender, trigger and ACK were under way besides.
     waits = held.trigger_to_release if observed.is_away else held.trigger_to_ack

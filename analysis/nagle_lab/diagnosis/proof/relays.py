@@ -24,7 +24,7 @@ BETWEEN_TICKS = 2_500 * US  # so long before is between two ticks (HZ=100, 250, 
 MOST_ROUTES = 10  # connections of a program whose ends are looked at
 MOST_STALLING = 50  # programs that stall, each of which may bring what another one passes on, of other addresses
 ONE_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
-MOSTLY = 0.5  # of the releases come so soon behind such data; some do by chance, where connections are in step
+MOSTLY = 0.5  # share of the releases right behind such data: where connections are in step some are by chance
 
 
 class _Route(NamedTuple):
@@ -65,7 +65,7 @@ def _are_later(passed: Collection[int], rows: Column, ack_to_release: Column) ->
     return lowest(later) > percentile(sooner, 90)
 
 
-def leave_open_asked(candidates: Columns, involved: Involved, judged: Judged) -> None:
+def leave_open_asked_elsewhere(candidates: Columns, involved: Involved, judged: Judged) -> None:
     """Leave stalls open away from the sender whose data another connection may have asked for, not the ACK.
 
     So it is where something of that connection went to the sender's host behind nearly every late ACK, and hardly

@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.verdict import ENOUGH_CHANCES, ENOUGH_EXCHANGES,
 
 
 class Missing(StrEnum):
-    """What a run without a stall lacks, so that there could have been none."""
+    """What a run lacked, so that no stall was possible in it."""
 
     TRAFFIC = "traffic"
     CONNECTIONS = "connections"  # that are to be judged
@@ -46,7 +46,7 @@ def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | N
     return None if any(second_writes) else Missing.SECOND_WRITE
 
 
-def of_own_software(result: Result, judged: Iterable[Connection], lost: str) -> Result:
+def stricter_for_own_software(result: Result, judged: Iterable[Connection], lost: str) -> Result:
     """The result with a stricter verdict; ``lost`` says what the recording lacks, empty where it is whole.
 
     A stall is proved by the segments that show it, whatever is missing elsewhere.

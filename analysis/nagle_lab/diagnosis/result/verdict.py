@@ -11,8 +11,8 @@ from nagle_lab.errors import Exit
 
 # Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
 ENOUGH_EXCHANGES = 10
-# A stream without answers has none. There so much data must follow an acknowledgement, or go out without waiting for
-# one; and as to what may stay open, so much of it counts as one exchange.
+# A stream without answers has no exchanges. There data must have followed an acknowledgement, or gone out without
+# waiting for one, ENOUGH_CHANCES times; CHANCES_EACH count as one exchange where it matters how much is open.
 ENOUGH_CHANCES, CHANCES_EACH = 50, 10
 
 # CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.

@@ -9,7 +9,7 @@ from typing import Unpack
 
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.could_stall import Missing, of_own_software, what_is_missing
+from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_software, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
@@ -89,7 +89,7 @@ def judge_recording(capture: Path | str, loss: str, selection: Selection, *, sha
         raise NagleLabError(loss)
     only = None if selection == Selection() else selection.wants
     result = analyze(capture, sha256=sha256, only=only)
-    return of_own_software(result, selection.of(result), loss)
+    return stricter_for_own_software(result, selection.of(result), loss)
 
 
 class Protection(StrEnum):

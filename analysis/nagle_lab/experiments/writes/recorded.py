@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.errors import NagleLabError, os_problem
-from nagle_lab.experiments.writes.running_program import of_traced, writes_beside
+from nagle_lab.experiments.writes.running_program import not_clean_if_traced, writes_beside
 from nagle_lab.guard.tracing.calls import Call, Direction, Trace
 from nagle_lab.guard.tracing.strace_output import read_trace
 
@@ -52,7 +52,8 @@ def with_recorded(files: Sequence[Path], result: Result, file: Path) -> Result:
     _check_streams(file, trace)
     _check_time(file, trace, result)
     _check_connections(file, trace, result.connections)
-    return replace(of_traced(result), writes=writes_beside(files, result, trace, attached=False, why=_why_no_line))
+    writes = writes_beside(files, result, trace, attached=False, why=_why_no_line)
+    return replace(not_clean_if_traced(result), writes=writes)
 
 
 def _why_no_line(call: Call) -> str:

@@ -42,10 +42,10 @@ def with_writes_beside(run: JudgedCommand, *, elsewhere: bool) -> JudgedCommand:
     before = judge_recording(folder / UNTRACED, "", run.selection, sha256=False)
     if writes.exchanges:
         writes = stall_writes.compared(writes, before.summary.exchanges, before.summary.stalled_exchanges)
-    return replace(run, result=of_traced(run.result, before), writes=writes)
+    return replace(run, result=not_clean_if_traced(run.result, before), writes=writes)
 
 
-def of_traced(result: Result, before: Result | None = None) -> Result:
+def not_clean_if_traced(result: Result, before: Result | None = None) -> Result:
     """The result of what was traced: CLEAN only where it was CLEAN ``before``, without strace."""
     if result.verdict is not Verdict.CLEAN or (before and before.verdict is Verdict.CLEAN):
         return result

@@ -85,7 +85,7 @@ def with_writes(
     """
     if first.result.verdict is not Verdict.STALL:
         return first
-    if why := strace_command.why_not():
+    if why := strace_command.why_no_command():
         return replace(first, writes=no_writes(first.result, why))
     again = _Again(first, command, limit_s, network, announce, surroundings)
     try:

@@ -103,7 +103,7 @@ def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float
 
     Raises NotTracedError where it cannot be traced, or a signal came.
     """
-    if why := strace_command.why_none():
+    if why := strace_command.why_no_tracing():
         raise NotTracedError(why)
     tracer.check()
     part = untraced_s(seconds)

@@ -46,7 +46,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     status: int | None = None  # as a shell says it: its exit code, or 128 and the signal; None: it never ran
     timed_out: bool = False
-    interrupted: bool = False  # a signal that ends programs came meanwhile: Ctrl-C, for one
+    interrupted: bool = False  # whether a signal such as Ctrl-C's came meanwhile
     started: bool = False  # whether the command began
     problem: str = ""  # why it never ran, or why the recording is not whole
     try_another_way: bool = True  # whether that was for want of a namespace: another way may work

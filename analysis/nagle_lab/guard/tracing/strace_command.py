@@ -50,9 +50,9 @@ def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
     return f"|{ignoring}; exec >{shlex.quote(str(file))}; head -c {most_bytes + 1}; exec cat >/dev/null"
 
 
-def why_not() -> str:
+def why_no_command() -> str:
     """Why no command can be traced here, and what to do; empty where it can, as far as can be told from here."""
-    if why := why_none():
+    if why := why_no_tracing():
         return why
     with suppress(OSError, subprocess.TimeoutExpired):
         tried = ["strace", "-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=?rmdir", "--", "true"]
@@ -65,7 +65,7 @@ def why_not() -> str:
     return "strace could not be started"
 
 
-def why_none() -> str:
+def why_no_tracing() -> str:
     """Why nothing at all can be traced here, and what to do; empty where it is not so."""
     if not shutil.which("strace"):
         return "strace is not installed: install the package strace"

@@ -137,7 +137,7 @@ def number(text: str) -> int:
 
 
 def way_of(text: str) -> Direction | None:
-    """ "127.0.0.1:1->127.0.0.1:2", "[::1]:1->[::1]:2"; None of what is not connected."""
+    """The direction in a socket's name, such as "[::1]:1->[::1]:2"; None where it is not connected."""
     here, arrow, there = text.partition("->")
     ends = _end(here), _end(there)
     return (ends[0], ends[1]) if arrow and ends[0] and ends[1] else None

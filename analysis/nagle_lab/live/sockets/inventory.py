@@ -10,7 +10,7 @@ from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import LISTEN, ListedSocket
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
 from nagle_lab.live.sockets.processes import Process, SocketTable, processes
-from nagle_lab.live.sockets.rights import TODO, missing, needs
+from nagle_lab.live.sockets.rights import AS_ROOT, missing, needs
 from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Options, read
 from nagle_lab.live.sockets.waits import Waits, waits
 
@@ -43,7 +43,7 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
     of = {one.pid: one.namespace for one in table.processes.values()}
     looked = namespaces(of, None if only is None else set(of.values()))
     if only is not None:
-        _require(table, looked)
+        _require_visible(table, looked)
     reader = _Reader(table)
     found = reader.read(looked, port, only_owned=only is not None)
     nameless = sum(1 for one in found if one.listed.inode and not one.processes)
@@ -53,13 +53,13 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
     return Inventory(sorted(found, key=_order), things)
 
 
-def _require(table: SocketTable, looked: Namespaces) -> None:
+def _require_visible(table: SocketTable, looked: Namespaces) -> None:
     """Raises NagleLabError where nothing at all of some processes may be seen."""
     if table.unreadable and not table.processes:
-        raise NagleLabError(f"process {table.unreadable[0]} cannot be inspected ({needs(CAP_SYS_PTRACE)}){TODO}")
+        raise NagleLabError(f"process {table.unreadable[0]} cannot be inspected ({needs(CAP_SYS_PTRACE)}){AS_ROOT}")
     if looked.refused and not looked.sockets:
         first = next(iter(table.processes))
-        raise NagleLabError(f"process {first} is in another network namespace ({needs(CAP_SYS_ADMIN)}){TODO}")
+        raise NagleLabError(f"process {first} is in another network namespace ({needs(CAP_SYS_ADMIN)}){AS_ROOT}")
 
 
 class _Reader:

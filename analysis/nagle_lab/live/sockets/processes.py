@@ -14,7 +14,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.host.children import descendants
 from nagle_lab.host.docker import container_names
 from nagle_lab.host.namespace import namespace_of
-from nagle_lab.live.sockets.rights import TODO
+from nagle_lab.live.sockets.rights import AS_ROOT
 
 _ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O
 _LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/.\n]+)")
@@ -157,7 +157,7 @@ def of_container(name: str) -> set[int]:
     }
     if not found:
         known = ", ".join(sorted(names.values())) or "none"
-        raise NagleLabError(f"no container {name} with sockets is visible here (running: {known}){TODO}")
+        raise NagleLabError(f"no container {name} with sockets is visible here (running: {known}){AS_ROOT}")
     return found
 
 

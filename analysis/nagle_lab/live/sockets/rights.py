@@ -8,7 +8,7 @@ from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, ptrace_scope
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
-TODO = ": run this as root" if os.geteuid() else ""
+AS_ROOT = ": run this as root" if os.geteuid() else ""
 
 
 def needs(capability: int, error: OSError | None = None) -> str:
@@ -26,8 +26,8 @@ def missing(
 ) -> list[str]:  # fmt: skip
     """What is not shown, one thing each: of processes that may not be looked into, options, network namespaces.
 
-    ``nameless`` sockets are listed without their process. Some processes are kept even from root: where no socket
-    lacks its process, they are not spoken of.
+    ``nameless`` sockets are listed without their process. Some processes are hidden even from root: they are
+    mentioned only if a socket lacks its process.
     """
     things = []
     if processes and (nameless or not has_capability(CAP_SYS_PTRACE)):

@@ -11,7 +11,7 @@ from nagle_lab.host.privileges import CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import LISTEN, tcp_sockets
 from nagle_lab.live.sockets.inventory import HostSocket, inventory
 from nagle_lab.live.sockets.processes import every_pid, started_at
-from nagle_lab.live.sockets.rights import TODO, needs
+from nagle_lab.live.sockets.rights import AS_ROOT, needs
 from nagle_lab.live.sockets.socket_options import TCP, Borrower, GoneError, cookie
 from nagle_lab.live.sockets.undo_log import Changes, Entry, changes
 
@@ -40,9 +40,9 @@ def sockets(program: TargetProgram) -> list[HostSocket]:
     namespace, found = namespace_of(pids[0]), inventory(pids, program.port)
     mine = [one for one in found.sockets if one.namespace == namespace and one.listed.state in _OPEN]
     if mine and all(one.options is None for one in mine):
-        raise NagleLabError(f"{program.name}: no permission to reach its sockets ({needs(CAP_SYS_PTRACE)}){TODO}")
+        raise NagleLabError(f"{program.name}: no permission to reach its sockets ({needs(CAP_SYS_PTRACE)}){AS_ROOT}")
     if not mine and found.missing:
-        raise NagleLabError(f"{program.name}: no socket of it can be reached: {'; '.join(found.missing)}{TODO}")
+        raise NagleLabError(f"{program.name}: no socket of it can be reached: {'; '.join(found.missing)}{AS_ROOT}")
     if not mine:
         port = f" with port {program.port}" if program.port else ""
         raise NagleLabError(f"{program.name} has no TCP socket{port}: nagle-lab sockets lists all")
@@ -56,7 +56,7 @@ def living(program: TargetProgram) -> list[int]:
     raise NagleLabError(f"{program.name} has ended: start nagle-lab nodelay again for another process")
 
 
-def without(sockets: Iterable[HostSocket]) -> list[HostSocket]:
+def those_without_nodelay(sockets: Iterable[HostSocket]) -> list[HostSocket]:
     """The sockets on which TCP_NODELAY is not set, listeners first."""
     found = [one for one in sockets if one.options and not one.options.nodelay]
     return sorted(found, key=lambda one: (one.listed.state != LISTEN, one.listed.local, one.listed.remote))
@@ -163,6 +163,6 @@ def _set(sockets: Iterable[HostSocket], value: bool) -> list[HostSocket]:
                 first = one.processes[0]
                 why = needs(CAP_SYS_PTRACE, error)
                 raise NagleLabError(
-                    f"{first.name} {first.pid}: no permission to change its sockets ({why}){TODO}"
+                    f"{first.name} {first.pid}: no permission to change its sockets ({why}){AS_ROOT}"
                 ) from None
     return done

@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True):
     cookie: int
     had: bool  # TCP_NODELAY was set before
     listens_on: int = 0  # its port; 0: it is a connection
-    passes_on: bool = False  # there were connections accepted there, and none had it: what is accepted has it from us
+    passes_on: bool = False  # what it had accepted before had no TCP_NODELAY: what it accepts now has it from us
 
 
 class Changes(msgspec.Struct):

@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True, tag="finding", tag_field="event"):
 
 
 class Report(msgspec.Struct, frozen=True, tag="report", tag_field="event"):
-    """What all packets showed, in the end: the same as of `analyze`."""
+    """What all packets showed in the end: what `analyze` would say of them."""
 
     schema: Literal["nagle-lab-watch/1"]
     time: str

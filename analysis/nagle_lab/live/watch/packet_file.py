@@ -12,7 +12,7 @@ from nagle_lab.evidence.segments import EndPair, segments
 
 
 def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -> int:
-    """Write the packets of some connections of a capture to ``out``, a new file; how many they are.
+    """Write the packets of some connections of a capture to ``out``, a new file; returns how many.
 
     What the kernel said of their data goes with them.
 

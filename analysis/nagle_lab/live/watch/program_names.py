@@ -48,7 +48,7 @@ class ProgramNames:
         self._found: OrderedDict[tuple[SocketAddress, SocketAddress], ProgramName] = OrderedDict()
         self._containers: dict[str, str] = {}
         self._asked: set[str] = set()  # containers whose names were looked for: Docker does not know every one
-        self._containers_at = 0.0
+        self._next_container_look = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="names", daemon=True)
 
@@ -83,9 +83,9 @@ class ProgramNames:
 
     def _look_for_containers(self, ids: set[str]) -> None:
         """Names of new ones at once, of all now and then; one that has ended keeps its name."""
-        if ids <= self._asked and time.monotonic() < self._containers_at:
+        if ids <= self._asked and time.monotonic() < self._next_container_look:
             return
-        self._containers_at = time.monotonic() + CONTAINERS_EVERY_S
+        self._next_container_look = time.monotonic() + CONTAINERS_EVERY_S
         self._containers |= container_names()
         self._asked |= ids
 

@@ -39,9 +39,9 @@ class Recording:
     def __init__(self, target: Target) -> None:
         self._target = target
         self.pid: int | None = None
-        self._gone = -1  # a descriptor that is readable when the process has ended
+        self._pidfd = -1  # a descriptor that is readable when the process has ended
         self._child: subprocess.Popen[bytes] | None = None
-        self._look_at = 0.0
+        self._next_check = 0.0
         self.fd, self._end = os.pipe()
         with suppress(OSError):  # more than an ordinary user may have
             fcntl.fcntl(self._end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -53,12 +53,12 @@ class Recording:
 
     def changes(self) -> str:
         """Look after it, now and then; a sentence when something has changed, else nothing."""
-        if self._end < 0 or time.monotonic() < self._look_at:
+        if self._end < 0 or time.monotonic() < self._next_check:
             return ""
-        self._look_at = time.monotonic() + AGAIN_S
+        self._next_check = time.monotonic() + AGAIN_S
         if self._child is None:
             return self._try_again()
-        if self._gone >= 0 and select.select([self._gone], [], [], 0)[0]:
+        if self._pidfd >= 0 and select.select([self._pidfd], [], [], 0)[0]:
             self._end_child()
             return self._lost("has ended")
         status = self._child.poll()
@@ -97,7 +97,7 @@ class Recording:
         self._said = said
         if self.pid is not None:
             with suppress(ProcessLookupError):
-                self._gone = os.pidfd_open(self.pid)
+                self._pidfd = os.pidfd_open(self.pid)
         self._require_begun()
 
     def _require_begun(self) -> None:
@@ -106,7 +106,7 @@ class Recording:
         while not select.select([self.fd], [], [], 0.05)[0]:
             if (status := self._child.poll()) is not None:
                 problem = self._problem() or f"the recorder ended with {status}"
-                todo = f": {_TO_DO}" if NEEDS in problem else ""
+                todo = f": {_AS_ROOT}" if NEEDS in problem else ""
                 raise NagleLabError(f"{self._target} cannot be recorded: {problem.strip()}{todo}")
 
     def _problem(self) -> str:
@@ -136,12 +136,12 @@ class Recording:
                 self._child.wait()
             self._said.close()
             self._child = None
-        if self._gone >= 0:
-            os.close(self._gone)
-            self._gone = -1
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
 
 
-_TO_DO = "run this with sudo, or as root"
+_AS_ROOT = "run this with sudo, or as root"
 
 
 def _first_process(container: str) -> int:

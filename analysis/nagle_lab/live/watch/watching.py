@@ -25,9 +25,9 @@ from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.ring import PacketRing
 from nagle_lab.live.watch.view import View, judge_snapshot
 
-EVERY_S = 2.0  # least time between two views; also at least BREAK times as long as the last one took
-BREAK = 4
-SETTLED_S = 5.0  # after which an exchange is counted: it has been answered, or is not
+EVERY_S = 2.0  # least time between two views
+REST = 4  # times as long as the last view took, at least, until the next one
+SETTLED_S = 5.0  # after its request, before an exchange is counted: by then it was answered, or will not be
 LAST_PACKETS_S = 2.0  # after Ctrl-C, that whoever writes the pipe has for them
 
 
@@ -75,9 +75,9 @@ class Watcher:
         self._unseen = 0  # programs of which that was said
         self._counted = (0, 0)  # packets and losses that the metrics have
         self._until = None if seconds is None else time.monotonic() + seconds
-        self._give_up: float | None = None  # when nothing more is waited for
+        self._stop_waiting_at: float | None = None  # when nothing more is waited for
         self._interrupted = False
-        self._look_at = 0.0
+        self._next_look = 0.0
         self._dropped: deque[tuple[float, int]] = deque()
         self._analysis: Analysis | None = None
         self._periods = Periods(period_s)
@@ -120,21 +120,21 @@ class Watcher:
                 self._analysis.note_interrupted()
             if self._recording:
                 self._recording.stop()
-            self._look(time.monotonic(), is_last=True)
+            self._judge_window(time.monotonic(), is_last=True)
         self.sums.add(self._analysis.result())
         return self.sums
 
     def end(self) -> None:
         """Stop after reading what is in the pipe; called again, stop at once."""
-        if self._give_up is not None:
-            self._give_up = 0.0
+        if self._stop_waiting_at is not None:
+            self._stop_waiting_at = 0.0
             return
         self._interrupted = True
         if self._recording:
             self._recording.stop()
-            self._give_up = math.inf  # its pipe has an end, behind all that it recorded
+            self._stop_waiting_at = math.inf  # its pipe has an end, behind all that it recorded
         else:
-            self._give_up = time.monotonic() + LAST_PACKETS_S
+            self._stop_waiting_at = time.monotonic() + LAST_PACKETS_S
 
     def _signalled(self, *_: object) -> None:
         self.end()
@@ -142,11 +142,11 @@ class Watcher:
     def _wait(self) -> bool:
         """Until there is something to read, and see to all else meanwhile; False where nothing more is waited for."""
         while True:
-            self._see_to_things()
+            self._do_what_is_due()
             now = time.monotonic()
-            if self._give_up is not None and now >= self._give_up:
+            if self._stop_waiting_at is not None and now >= self._stop_waiting_at:
                 return False
-            due = min(at for at in (self._look_at, self._give_up, self._until) if at is not None)
+            due = min(at for at in (self._next_look, self._stop_waiting_at, self._until) if at is not None)
             ready = {key.fd for key, _ in self._selector.select(max(due - now, 0.0))}
             if self._wake in ready:
                 os.read(self._wake, 1 << 10)
@@ -156,21 +156,21 @@ class Watcher:
             if self._fd in ready:
                 return True
 
-    def _see_to_things(self) -> None:
+    def _do_what_is_due(self) -> None:
         now = time.monotonic()
         if self._until is not None and now >= self._until:
             self._until = None
             self.end()
-        if self._recording and self._give_up is None and (text := self._recording.changes()):
+        if self._recording and self._stop_waiting_at is None and (text := self._recording.changes()):
             self._names.pid = self._recording.pid
             self._spectator.note(text)
         for text in self._names.unseen[self._unseen :]:
             self._unseen += 1
             self._spectator.note(text)
-        if now >= self._look_at:
-            self._look(now)
+        if now >= self._next_look:
+            self._judge_window(now)
 
-    def _look(self, now: float, *, is_last: bool = False) -> None:
+    def _judge_window(self, now: float, *, is_last: bool = False) -> None:
         self._dropped.append((now, self.dropped))
         while now - self._dropped[0][0] > self._window_s:
             self._dropped.popleft()
@@ -185,7 +185,7 @@ class Watcher:
         self._spectator.show(view, said, self)
         _give_back()
         took = time.monotonic() - now
-        self._look_at = time.monotonic() + max(EVERY_S, BREAK * took)
+        self._next_look = time.monotonic() + max(EVERY_S, REST * took)
 
     def _count(self, metrics: Metrics, view: View | None, settled_s: float) -> None:
         before, self._counted = self._counted, (self.ring.frames, self.dropped)
