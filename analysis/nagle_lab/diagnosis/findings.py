@@ -110,8 +110,13 @@ class Findings:
         self._count_before_judging(tables)
         self.astray = count_astray(tables.connection)
         self.resolution = max(resolution, largest_clock_step(tables.connection))
-        shares = self.astray.share, self.astray.swapped_share
-        setting = Setting(resolution, *shares, copied=copied, seen_again=seen_again)
+        setting = Setting(
+            resolution=resolution,
+            astray_share=self.astray.share,
+            swapped_share=self.astray.swapped_share,
+            copied=copied,
+            seen_again=seen_again,
+        )
         programs = Programs(tables, paths or KnownPaths())
         self._prove_all(tables, programs, setting, AnswersBySocket(answers, tables.connection))
         self.sums = Sums(self.connections)

@@ -47,9 +47,9 @@ class OpenByServer:
             return {}
         return {
             end_text(address_text(server[0]), server[1]): VerdictInput(
-                1,
-                exchanges[server],
-                0,
+                tcp_packets=1,  # there were some
+                exchanges=exchanges[server],
+                stalls=0,
                 unresolved=self._open[number],
                 late_without_stall=max(self._late[number] - self._open[number].total(), 0),
                 chances=chances[server],

@@ -77,7 +77,9 @@ def _without_strace(run: Run) -> Untraced:
 def outcome_of(run: Run) -> TrialOutcome:
     """The part of a run's result that is kept where many are made."""
     code, conclusive = run.exit_code(), run.verdict.is_conclusive
-    reason = "" if code is Exit.OK else run.reason if not conclusive else "; ".join(run.contradictions)
+    reason = "; ".join(run.contradictions) if conclusive else run.reason
+    if code is Exit.OK:
+        reason = ""
     return TrialOutcome(code, run.verdict, reason, run.folder.name, figures_of(run) if conclusive else None)
 
 

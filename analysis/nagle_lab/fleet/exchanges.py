@@ -48,15 +48,15 @@ def summed(rows: Counts) -> Counts:
 
 def by_server(rows: Counts, server: npt.NDArray[np.int32]) -> Counts:
     """Counts by connection as counts by server: ``server`` has the number of each connection's; -1 is left out."""
-    of = server[rows[:, 0] >> _HOURS + _BINS].astype(np.int64)
-    key = of << _HOURS + _BINS | rows[:, 0] & (1 << _HOURS + _BINS) - 1
+    of = server[rows[:, 0] >> (_HOURS + _BINS)].astype(np.int64)
+    key = (of << (_HOURS + _BINS)) | (rows[:, 0] & ((1 << (_HOURS + _BINS)) - 1))
     return summed(np.concatenate([key[:, None], rows[:, 1:]], 1)[of >= 0])
 
 
 def parts(rows: Counts) -> tuple[Counts, Counts, Counts]:
     """The parts of a key: who, the hour since 1970, and the bin."""
     key = rows[:, 0]
-    return key >> _HOURS + _BINS, key >> _BINS & (1 << _HOURS) - 1, key & (1 << _BINS) - 1
+    return key >> (_HOURS + _BINS), (key >> _BINS) & ((1 << _HOURS) - 1), key & ((1 << _BINS) - 1)
 
 
 def edges_ms(bins: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -178,7 +178,8 @@ def _list(source: str) -> tuple[str, list[File]]:
 
 def _listed(source: str) -> tuple[str, list[File]]:
     fs, path = file_system(source)
-    if any(mark in path for mark in "*?[") and not fs.exists(path):
+    exists, is_glob = fs.exists(path), any(mark in path for mark in "*?[")
+    if is_glob and not exists:
         found: dict[str, Any] = {}
         for name, info in fs.glob(path, detail=True).items():
             found |= _captures(fs, name) if info["type"] == "directory" else {name: info}
@@ -186,9 +187,9 @@ def _listed(source: str) -> tuple[str, list[File]]:
     elif fs.isdir(path):
         found, root = _captures(fs, path), path
     else:
-        found, root = ({path: fs.info(path)} if fs.exists(path) else {}), path.rpartition("/")[0]
+        found, root = ({path: fs.info(path)} if exists else {}), path.rpartition("/")[0]
     files = [_file(url_of(name, source, fs), info) for name, info in sorted(found.items()) if info["type"] == "file"]
-    if not files and not is_remote(source) and not any(mark in path for mark in "*?[") and not fs.exists(path):
+    if not files and not is_remote(source) and not is_glob and not exists:
         raise NagleLabError(f"{source}: no such file or folder: check the path")
     if not files:
         raise NagleLabError(f"{source}: no capture file in it (.pcap, .pcapng, .cap, as they are or .gz, .zst)")

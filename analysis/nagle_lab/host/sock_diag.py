@@ -24,9 +24,9 @@ _NETLINK_SOCK_DIAG, _TCPDIAG_GETSOCK, _SOCK_DIAG_BY_FAMILY = 4, 18, 20
 _NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _INET_DIAG_INFO = 2
-_EXTENSIONS = 1 << _INET_DIAG_INFO - 1
+_EXTENSIONS = 1 << (_INET_DIAG_INFO - 1)
 ALL_STATES = 0xFFF << 1
-OPEN_STATES = 1 << 1 | 1 << 8  # ESTABLISHED, CLOSE-WAIT: data may be written
+OPEN_STATES = (1 << 1) | (1 << 8)  # ESTABLISHED, CLOSE-WAIT: data may be written
 _MESSAGE = Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 _SOCKET = Struct("=BBBB2s2s16s16sIQIIIII")  # struct inet_diag_msg
 _QUEUED, _QUEUED_AT = Struct("=I"), 60  # its idiag_wqueue
@@ -144,7 +144,7 @@ def _read_part(answer: bytes, family: int) -> tuple[list[bytes], bool]:
             why = os.strerror(number)
             raise NagleLabError(f"the kernel does not list its TCP sockets ({why}): try modprobe tcp_diag")
         found.append(answer[at + _MESSAGE.size : at + length])
-        at += length + 3 & ~3
+        at += (length + 3) & ~3
     return found, False
 
 
@@ -175,7 +175,7 @@ def _info(message: bytes) -> TcpInfo | None:
         length, kind = _ATTRIBUTE.unpack_from(message, at)
         if kind == _INET_DIAG_INFO:
             return read_info(message[at + 4 : at + length])
-        at += max(length + 3 & ~3, 4)
+        at += max((length + 3) & ~3, 4)
     return None
 
 

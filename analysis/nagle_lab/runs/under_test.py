@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nagle_lab.diagnosis.result.result import Connection, Count, Result, Roles, Stall
+from nagle_lab.diagnosis.result.result import Connection, Count, Result, Role, Roles, Stall
 from nagle_lab.runs.record import StrictRecord
 
 
@@ -95,7 +95,7 @@ def _stalls_of(connections: Iterable[Connection], stalls: Iterable[Stall]) -> li
     return [stall for stall in stalls if stall.connection in ids]
 
 
-def _role(roles: set[str]) -> Roles | None:
+def _role(roles: set[Role]) -> Roles | None:
     if len(roles) > 1:
         return "both"
-    return "server" if "server" in roles else "client" if roles else None
+    return next(iter(roles), None)

@@ -99,7 +99,8 @@ class Terminal(Spectator):
         screen = self._screen
         if key in (_ENTER, b"\n", _ESCAPE):
             screen.typing = False
-            screen.filter = screen.filter if key != _ESCAPE else ""
+            if key == _ESCAPE:
+                screen.filter = ""
         elif key in (b"\x7f", b"\b"):
             screen.filter = screen.filter[:-1]
         else:

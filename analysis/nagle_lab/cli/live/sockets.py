@@ -26,4 +26,6 @@ def command(pid: int | None, container: str | None, port: int | None, every: boo
 def pids_of(pid: int | None, container: str | None) -> set[int] | None:
     """The processes that --pid or --container names; None: neither does. Raises NagleLabError."""
     require_only_one([option for option, value in (("--pid", pid), ("--container", container)) if value])
-    return with_children(pid) if pid else of_container(container) if container else None
+    if pid:
+        return with_children(pid)
+    return of_container(container) if container else None

@@ -44,7 +44,9 @@ class WatchOptions:
     @property
     def name(self) -> str:
         """What is watched, in words."""
-        return "standard input" if self.source else f"pod {self.pod}" if self.pod else str(self.target)
+        if self.source:
+            return "standard input"
+        return f"pod {self.pod}" if self.pod else str(self.target)
 
     @property
     def nothing_passed(self) -> str:

@@ -95,22 +95,27 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     report = guard_json(run, asked.command_line, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)
     show_guarded(run, asked.command_line, packets.written or packets.typical, screen, packets.software)
-    if outcome.timed_out:
-        tell("the command ran longer than --time-limit and was ended")
-    elif outcome.status:
-        how = " as an ordinary user" if os.geteuid() == 0 else ""
-        only = "; the command had loopback only: if it needs the network, use --network" + how
-        needs_none = asked.network or result.source.tcp_packets or outcome.signal
-        more = "" if needs_none else only
-        tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
-    elif code is Exit.CONTRADICTED:
-        tell(f"expected {expected}, found {result.verdict}")
+    _explain_exit_code(run, asked, code, expected)
     if unwritten:
         tell(str(os_problem(unwritten)))
         code = Exit.UNUSABLE
         folder.is_wanted |= outcome.captured > 0
     _keep_or_forget(run, folder)
     return TIMED_OUT if outcome.timed_out else outcome.status or code
+
+
+def _explain_exit_code(run: JudgedCommand, asked: GuardOptions, code: Exit, expected: Verdict) -> None:
+    result, outcome = run.result, run.guarded.outcome
+    if outcome.timed_out:
+        tell("the command ran longer than --time-limit and was ended")
+    elif outcome.status:
+        more = ""
+        if not asked.network and not result.source.tcp_packets and not outcome.signal:
+            how = " as an ordinary user" if os.geteuid() == 0 else ""
+            more = f"; the command had loopback only: if it needs the network, use --network{how}"
+        tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
+    elif code is Exit.CONTRADICTED:
+        tell(f"expected {expected}, found {result.verdict}")
 
 
 def _keep_or_forget(run: JudgedCommand, folder: RecordingFolder) -> None:

@@ -161,35 +161,40 @@ def _released_by_kernel(
     resolution = observed.setting.resolution
     bound = max(SPREAD * middle, SPREAD_NS, 2 * resolution if resolution > COARSE else 0)
     prompt = near.only(near.ack_to_release <= bound)
-    pauses = total((pure.ack_to_release > bound) & (pure.ack_to_release < LONGEST_WAIT))
-    nothing = near.picked([])
     sent_before = observed.sent_before.total()
-    is_often = sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before
-    if is_often or (middle > HELD and not observed.is_at_sender and _are_sent_anyway(near, observed)):
-        return (_held_on_the_others if is_often else _held_sooner_or_before)(pure, prompt, observed, judged)
+    if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
+        return _held_on_the_others(pure, prompt, observed, judged)
+    if middle > HELD and not observed.is_at_sender and _are_sent_anyway(near, observed):
+        return _held_sooner_or_before(pure, prompt, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
         else:
             judged.reject(pure, Rejected.COINCIDENCE)
-        return nothing
+        return near.picked([])
     if _pauses_anyway_there(prompt, observed):
-        unsure = nothing if _may_end_by_chance(prompt, pure, observed) else prompt
+        unsure = near.picked([]) if _may_end_by_chance(prompt, pure, observed) else prompt
         judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
         judged.reject(pure - unsure, Rejected.LATER_RELEASE)
-        return nothing
+        return near.picked([])
     prompt = _with_those_a_tick_late(prompt, pure, bound, observed)
-    if len(prompt) == 1 and (pauses >= COMPARABLE or _may_be_the_path(prompt, observed)):
-        judged.leave_open(prompt, Obstacle.COINCIDENCE)
-        judged.reject(pure - prompt, Rejected.LATER_RELEASE)
-        return nothing
     judged.reject(pure - prompt, Rejected.LATER_RELEASE)
-    if _is_often_late_without_pauses(prompt, pure, bound, observed) or (
-        middle > HELD and _paused_when_early(prompt, observed)
-    ):
-        judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
-        return nothing
+    if doubt := _doubt(prompt, pure, observed, bound, middle):
+        judged.leave_open(prompt, doubt)
+        return near.picked([])
     return prompt
+
+
+def _doubt(prompt: Candidates, pure: Candidates, observed: Observed, bound: float, middle: float) -> Obstacle | None:
+    """Why releases as soon as a kernel's may be something else all the same; None where they are the kernel's."""
+    pauses = total((pure.ack_to_release > bound) & (pure.ack_to_release < LONGEST_WAIT))
+    if len(prompt) == 1 and (pauses >= COMPARABLE or _may_be_the_path(prompt, observed)):
+        return Obstacle.COINCIDENCE
+    if _is_often_late_without_pauses(prompt, pure, bound, observed):
+        return Obstacle.LIKE_A_PROGRAM
+    if middle > HELD and _paused_when_early(prompt, observed):
+        return Obstacle.LIKE_A_PROGRAM
+    return None
 
 
 def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:

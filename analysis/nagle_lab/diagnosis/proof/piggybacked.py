@@ -221,17 +221,14 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
 
     Where they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
     """
-    is_sender = observed.nearer_end == "sender"
-    if len(held) >= REPEATED and middle <= (AS_SOON_AT_SENDER if is_sender else AS_SOON) * percentile(
-        held.ack_to_release, 50
-    ):
+    as_soon = AS_SOON_AT_SENDER if observed.nearer_end == "sender" else AS_SOON
+    if len(held) >= REPEATED and middle <= as_soon * percentile(held.ack_to_release, 50):
         return True
-    ends = observed.program.reactions, observed.program.peer_reactions
-    answers, theirs = (below_near(end.handshake) for end in ends)
-    if observed.nearer_end == "peer" and not (
-        answers and theirs and 2 * percentile(answers, 50) < percentile(theirs, 50)
-    ):
-        return False  # by handshakes, too: a few of its ACKs may be slow by chance
+    if observed.nearer_end == "peer":  # by handshakes, too: a few of the peer's ACKs may be slow by chance
+        ends = observed.program.reactions, observed.program.peer_reactions
+        answers, theirs = (below_near(end.handshake) for end in ends)
+        if not answers or not theirs or percentile(theirs, 50) <= 2 * percentile(answers, 50):
+            return False
     return _answers_like_a_kernel(middle, observed) and (middle <= HELD or _are_alike(prompt, middle))
 
 

@@ -266,7 +266,7 @@ def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Can
     for number in pick(numbers, mostly_not):
         its_own = pure.only(pure.connection == number)
         is_held = among(its_own.row, held.row)
-        rest = its_own.picked([row for row, one in enumerate(is_held) if not one])
+        rest = its_own.only(is_held == 0)
         if middle_half(rest.trigger_to_release) < 3 * MS:
             earliest = percentile(rest.trigger_to_release, 25) - MS
             some = its_own.only(is_held)

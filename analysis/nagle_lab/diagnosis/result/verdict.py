@@ -188,7 +188,7 @@ def _too_much_is_open(evidence: VerdictInput) -> str:
     are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
     if not are_many and left_open <= MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges):
         return ""
-    obstacle = max(Obstacle, key=lambda obstacle: unresolved.get(obstacle, 0))
+    obstacle = max(Obstacle, key=lambda one: unresolved.get(one, 0))
     return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
 
 

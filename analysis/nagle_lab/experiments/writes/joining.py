@@ -188,7 +188,8 @@ class _Count:
     def ahead(self, trigger: int, release: int) -> int | str:
         """By how many bytes, at the frames of a stall; or why that cannot be told."""
         ahead = self._at[release]
-        if not ahead == self._at[trigger] == self._before[trigger]:
+        is_the_same_throughout = ahead == self._at[trigger] == self._before[trigger]
+        if not is_the_same_throughout:
             return NOT_ALL if self._is_whole else UNSURE
         if (self._is_whole and not ahead) or len(self._met[ahead]) >= _OFTEN:
             return ahead
