@@ -406,3 +406,21 @@ def test_rows_are_of_the_form_that_engine_h_declares(engine):
     )
     assert {connection[name] for name in filled_in_later} == {0}
     assert (connection["first_stalled"], connection["last_stalled"]) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("unit_ms", "life_ms", "step"),
+    [(1, 1_000, 10), (4, 1_000, 3), (10, 1_000, 9), (100, 1_000, 90), (500, 700, 255), (500, 90, 0), (500, 110, 110)],
+)
+def test_how_long_a_unit_of_timestamps_takes_is_learned(engine, unit_ms, life_ms, step):
+    """Of a connection that is seen for 100 ms and longer; at least, for the first unit may have begun before.
+
+    A segment comes every 10 ms: so much timestamps of 1 ms differ by.
+    """
+    segments = [
+        Segment(10**9 * SECOND + at * MS, "10.0.0.1", 4000, "10.0.0.2", 80, seq=at, flags="PA", length=1,
+                timestamps=(7 + at // unit_ms, 1))
+        for at in range(0, life_ms + 1, 10)
+    ]  # fmt: skip
+    (row,) = contents_of(followed(engine, pcap_bytes(segments)), "connection")
+    assert (row["timestamp_step", 0], row["timestamp_step", 1]) == (step, 0)

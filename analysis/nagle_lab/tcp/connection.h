@@ -11,7 +11,7 @@ enum { LEAST_LEARNED = 500, RECENT = 4, SAMPLES = 8, EPHEMERAL = 32768, EPHEMERA
 enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction in events.py */
 static const uint8_t V4_MAPPED[12] = {[10] = 0xFF, [11] = 0xFF};
 enum { SURELY = 2 }; /* see machine.py */
-enum { AT_ONCE = 3, LEAST_STEP = 200000 };
+enum { AT_ONCE = 3, LEAST_STEP = 200000, LEAST_LIFE = 100000000 };
 static const int64_t COPY = 5000000, SURELY_COPY = 200000, SAME_PLACE = 30000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
@@ -88,6 +88,8 @@ typedef struct { /* Half */
     acknowledgement data_ack;
     int64_t last_ts;
     int64_t tsval;
+    int64_t first_tsval;
+    int64_t first_tsval_ts;
     int64_t ahead;
     int64_t timestamp_step;
     int32_t reactions[REACTIONS][2 * SAMPLES];
@@ -331,9 +333,20 @@ static inline void learn_timestamps(half *x, const segment *s)
     uint32_t ahead = s->tsecr - s->tsval;
     if (x->timestamp_step != 1 && x->tsval >= 0)
         x->timestamp_step = common_divisor(x->timestamp_step, s->tsval - x->tsval);
+    if (x->tsval < 0) {
+        x->first_tsval = s->tsval;
+        x->first_tsval_ts = s->ts;
+    }
     x->tsval = s->tsval;
     if ((s->flags & (ACK | SYN)) == ACK && (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead)))
         x->ahead = ahead;
+}
+
+static inline uint8_t timestamp_step(const half *x)
+{
+    int64_t life = x->last_ts - x->first_tsval_ts, moved = (uint32_t)(x->tsval - x->first_tsval);
+    int64_t unit = x->tsval >= 0 && life >= LEAST_LIFE ? life / 1000000 / (moved + 1) : 0;
+    return (uint8_t)least(most(x->timestamp_step, unit), UINT8_MAX);
 }
 
 static inline void forget_syn_proxy(flow *f, half *x, const segment *s)

@@ -95,12 +95,12 @@ class Half:
 
     __slots__ = (
         "ack_spacing", "ahead", "arrived", "beside_unacked", "closed", "connection", "copied", "data", "data_ack",
-        "data_segments", "fastest_ack", "fin_acks", "first_not_held", "full_size_by_data", "full_size_by_mss",
-        "full_waits", "hole", "kernel", "last_ts", "last_unpushed", "latest_sent", "lost", "mss", "newly_acked",
-        "not_held", "not_held_end", "offloaded", "packets", "payload", "peer", "pure_ack", "pushes", "rcv_nxt",
-        "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side", "small", "small_ack", "snd_nxt", "snd_una",
-        "stale_echoes", "surely_small_below", "swapped", "syn", "syn_ttl", "syn_window", "timestamp_step",
-        "timestamps", "tsval", "wire",
+        "data_segments", "fastest_ack", "fin_acks", "first_not_held", "first_tsval", "first_tsval_ts",
+        "full_size_by_data", "full_size_by_mss", "full_waits", "hole", "kernel", "last_ts", "last_unpushed",
+        "latest_sent", "lost", "mss", "newly_acked", "not_held", "not_held_end", "offloaded", "packets", "payload",
+        "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side",
+        "small", "small_ack", "snd_nxt", "snd_una", "stale_echoes", "surely_small_below", "swapped", "syn", "syn_ttl",
+        "syn_window", "timestamp_step", "timestamps", "tsval", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -130,7 +130,8 @@ class Half:
         # Its packet of this number was captured more than once, and had arrived by then at the earliest, ns
         self.copied, self.arrived = -1, 0
         # Its timestamps (RFC 7323)
-        self.tsval = -1  # the latest; -1 none
+        self.tsval = self.first_tsval = -1  # the latest, and the first; -1 none
+        self.first_tsval_ts = 0  # when that was captured, ns
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
         self.timestamp_step = 0  # greatest common divisor of the differences between its TSvals; 0 without any
         # Its SYN

@@ -139,7 +139,7 @@ typedef struct {
     uint8_t left_out;        /* filled in by the diagnosis: another connection seen elsewhere, before or after NAT, or
                                 one that nobody asked for */
     uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */
-    uint8_t timestamp_step[2];   /* greatest common divisor of what its timestamps differ by; at most 255, 0 not known */
+    uint8_t timestamp_step[2];   /* of its timestamps, ms: see timestamp_step in learned.py; 0 not known */
     int32_t clock_step;      /* of the clock that stamped it, where packets show that it is coarse, whatever it divides; else 0 */
 } connection;
 

@@ -21,6 +21,8 @@ from nagle_lab.tcp.connection import (
 from nagle_lab.tcp.events import MS, US, Reaction
 
 TIMESTAMPS_OPTION = 12  # bytes, with its padding
+LEAST_LIFE = 100 * MS  # of timestamps that tell how long a unit of them is
+MOST_TIMESTAMP_STEP = 255  # ms, as a row has it
 LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full one
 
 # The same packet captured again, by another interface of one host, comes this much later at most; where neither IP
@@ -223,10 +225,23 @@ def learn_timestamps(x: Half, s: Segment) -> None:
     """
     if x.timestamp_step != 1 and x.tsval >= 0:
         x.timestamp_step = gcd(x.timestamp_step, s.tsval - x.tsval)
+    if x.tsval < 0:
+        x.first_tsval, x.first_tsval_ts = s.tsval, s.ts
     x.tsval = s.tsval
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
     if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):
         x.ahead = ahead
+
+
+def timestamp_step(x: Half) -> int:
+    """How far apart the timestamps of ``x`` are at least, ms: what they differ by, and how long a unit of them takes.
+
+    RFC 7323 §5.4 allows units of 1 ms to 1 s: 4 or 10 in Linux before 4.13, 100 in Windows XP, 500 in NetBSD of 2016.
+    0 where nothing is known; MOST_TIMESTAMP_STEP at most.
+    """
+    life, moved = x.last_ts - x.first_tsval_ts, (x.tsval - x.first_tsval) & 0xFFFFFFFF
+    unit = life // MS // (moved + 1) if x.tsval >= 0 and life >= LEAST_LIFE else 0
+    return min(max(x.timestamp_step, unit), MOST_TIMESTAMP_STEP)
 
 
 def forget_syn_proxy(x: Half, s: Segment) -> None:

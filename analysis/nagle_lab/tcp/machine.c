@@ -126,7 +126,7 @@ static int close_connection(machine *m, flow *f)
         .first_stalled = -1, .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .server_first = f->server_first, .kernel = {one->kernel, two->kernel},
-        .timestamp_step = {(uint8_t)least(one->timestamp_step, UINT8_MAX), (uint8_t)least(two->timestamp_step, UINT8_MAX)},
+        .timestamp_step = {timestamp_step(one), timestamp_step(two)},
         .clock_step = clock_step(f),
     };
     memcpy(row.address, f->address, 32);

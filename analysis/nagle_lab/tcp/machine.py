@@ -44,6 +44,7 @@ from nagle_lab.tcp.learned import (
     note_copy,
     note_hole,
     remember,
+    timestamp_step,
     unwrapped,
 )
 from nagle_lab.tcp.tables import Tables
@@ -82,7 +83,6 @@ PIGGYBACKED_RELEASE = 1 * MS
 SWEEP = 1 << 15
 MANY = 1 << 15
 
-MOST_TIMESTAMP_STEP = 255  # of an end's timestamps, as a row has it
 SURELY = 2  # connections: what a handshake counts for a port, which is a server's
 REMEMBERED = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 
@@ -682,7 +682,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         syns=one.syn >= 0 and two.syn >= 0,
         server_first=connection.server_first,
         kernel=(one.kernel, two.kernel),
-        timestamp_step=[min(half.timestamp_step, MOST_TIMESTAMP_STEP) for half in halves],
+        timestamp_step=[timestamp_step(half) for half in halves],
         clock_step=connection.clock_step,
     )
 

@@ -631,3 +631,40 @@ def test_what_stood_in_a_queue_behind_a_bulk_transfer_was_held_too(diagnose, hel
         c.client_acks(after_ns=10 * US)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("STALL", 90 if held else 60)
+
+
+@pytest.mark.parametrize(("early_ms", "verdict"), [(20, "INCONCLUSIVE"), (58, "CLEAN")])
+def test_a_clock_of_the_program_is_one_behind_early_acks_too(diagnose, early_ms, verdict):
+    """A stack that looks for packets now and then lets go 58 ms behind the trigger, but 20 where the ACK was early.
+
+    A program that pauses for 58 ms does so behind either.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        is_early = number % 4 == 1
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=100 * US)
+        c.client_acks(after_ns=10 * US if is_early else LATE + number * 37 % 50 * MS // 10)
+        c.server_sends(BODY, at_ns=header.ts_ns + (early_ms if is_early else 58) * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, 40, rtt_ns=10 * MS, timestamps=False).seen_at("client"))
+    assert result.verdict == verdict
+    assert ("own_pace" in result.quality.unresolved) is (verdict == "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize(("by", "verdict"), [("ack", "INCONCLUSIVE"), ("trigger", "CLEAN")])
+def test_what_follows_every_ack_sooner_than_a_round_trip_is_left_open(diagnose, by, verdict):
+    """An end that looks for packets each millisecond seems a millisecond away: it answers only what it waited for."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=10 * US)
+        ack = c.client_acks(after_ns=LATE + number * 37 % 80 * MS // 10)
+        sent = ack.ts_ns + number * 61 % 100 * 10 * US if by == "ack" else header.ts_ns + 49 * MS
+        c.server_sends(BODY, at_ns=sent - c.one_way_ns)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, 60, rtt_ns=MS, timestamps=False).seen_at("client"))
+    assert result.verdict == verdict
+    assert ("round_trip_unknown" in result.quality.unresolved) is (verdict == "INCONCLUSIVE")

@@ -1,8 +1,10 @@
 """What the ends' timestamps tell away from the sender: when data left, however long it was under way."""
 
+from dataclasses import replace
+
 import pytest
 
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, talk
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, server_held, talk
 from support.synthetic import MS, US, Conversation
 
 SLOW = 27_000  # ns a byte: 0.3 Mbit/s
@@ -94,3 +96,17 @@ def test_a_path_that_became_longer_makes_no_pauses_of_what_was_held(diagnose):
         c.one_way_ns = back
         c.server_sends(BODY, after_ns=16 * MS if number == 3 else RELEASE)
     assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("unit_ms", [1, 10, 500])
+def test_timestamps_of_coarse_units_say_nothing_of_the_path(diagnose, unit_ms):
+    """A server with units of 500 ms echoes old timestamps, as if what the client sent had been under way."""
+    c = talk(server_held, exchanges=40, rtt_ns=10 * MS)
+    segments = [
+        replace(one, timestamps=(one.timestamps[0] // unit_ms, one.timestamps[1]))
+        if one.timestamps and one.sport == 80
+        else one
+        for one in c.seen_at("server")
+    ]
+    result = diagnose(segments)
+    assert (result.verdict, result.summary.stalls) == ("STALL", 39)

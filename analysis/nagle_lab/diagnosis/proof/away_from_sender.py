@@ -13,6 +13,7 @@ from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidat
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     among,
+    distinct,
     groups,
     highest,
     in_order,
@@ -86,7 +87,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     The others are added to ``judged`` as rejected or unresolved.
     """
     paced = _on_paced_connections(pure, observed.setting.resolution)
-    judged.reject(paced, Rejected.LATER_RELEASE)
+    _judge_paced(paced, observed, judged)
     prompt = _in_time(pure - paced, observed, judged)
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
     soon = _soon_enough(pure, observed.sender_fastest)
@@ -123,6 +124,15 @@ def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
         if CONCLUSIVE <= len(group) < len(pure) and _keeps_own_clock(pure.picked(group), resolution)
     ]
     return pure.picked(in_order(paced))
+
+
+def _judge_paced(paced: Candidates, observed: Observed, judged: Judged) -> None:
+    """Reject what comes by the program's own clock; leave it open if it comes at once where the ACK came early."""
+    early = observed.early.among(observed.early.connection, distinct(paced.connection))
+    if len(paced) and comes_early_too(paced, replace(observed, early=early)):
+        judged.leave_open(paced, Obstacle.OWN_PACE)
+    else:
+        judged.reject(paced, Rejected.LATER_RELEASE)
 
 
 def _keeps_own_clock(c: Candidates, resolution: int) -> bool:
@@ -211,10 +221,13 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
     soonest, _ = round_trip_bounds(min([expected.round_trip, *observed.program.reactions.by_kernel]))
     too_soon = total((pure.ack_to_release < min(soonest, expected.soonest)) & (pure.echo != Echo.AFTER))
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
-        reject_as_off(pure, observed, judged)
+        if follows_ack(pure):  # its sender is nearer than it seems: it looks for packets every few ms, say
+            judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
+        else:
+            reject_as_off(pure, observed, judged)
         return True
     if _keeps_own_clock(expected.compared, observed.setting.resolution):
-        judged.reject(pure, Rejected.LATER_RELEASE)
+        _judge_paced(pure, observed, judged)
         return True
     return False
 
