@@ -410,7 +410,18 @@ def test_rows_are_of_the_form_that_engine_h_declares(engine):
 
 @pytest.mark.parametrize(
     ("unit_ms", "life_ms", "step"),
-    [(1, 1_000, 10), (4, 1_000, 3), (10, 1_000, 9), (100, 1_000, 90), (500, 700, 255), (500, 90, 0), (500, 110, 110)],
+    [
+        (0.001, 1_000, 255),
+        (0.4, 1_000, 255),
+        (0.8, 1_000, 1),
+        (1, 1_000, 10),
+        (4, 1_000, 3),
+        (10, 1_000, 9),
+        (100, 1_000, 90),
+        (500, 700, 255),
+        (500, 90, 0),
+        (500, 110, 110),
+    ],
 )
 def test_how_long_a_unit_of_timestamps_takes_is_learned(engine, unit_ms, life_ms, step):
     """Of a connection that is seen for 100 ms and longer; at least, for the first unit may have begun before.
@@ -419,7 +430,7 @@ def test_how_long_a_unit_of_timestamps_takes_is_learned(engine, unit_ms, life_ms
     """
     segments = [
         Segment(10**9 * SECOND + at * MS, "10.0.0.1", 4000, "10.0.0.2", 80, seq=at, flags="PA", length=1,
-                timestamps=(7 + at // unit_ms, 1))
+                timestamps=(7 + int(at / unit_ms), 1))
         for at in range(0, life_ms + 1, 10)
     ]  # fmt: skip
     (row,) = contents_of(followed(engine, pcap_bytes(segments)), "connection")

@@ -345,8 +345,12 @@ static inline void learn_timestamps(half *x, const segment *s)
 static inline uint8_t timestamp_step(const half *x)
 {
     int64_t life = x->last_ts - x->first_tsval_ts, moved = (uint32_t)(x->tsval - x->first_tsval);
-    int64_t unit = x->tsval >= 0 && life >= LEAST_LIFE ? life / 1000000 / (moved + 1) : 0;
-    return (uint8_t)least(most(x->timestamp_step, unit), UINT8_MAX);
+    int64_t step = x->timestamp_step;
+    if (x->tsval >= 0 && life >= LEAST_LIFE) {
+        int is_shorter = 2 * (life / 1000000 + 1) < moved && moved <= INT32_MAX;
+        step = is_shorter ? UINT8_MAX : most(step, life / 1000000 / (moved + 1));
+    }
+    return (uint8_t)least(step, UINT8_MAX);
 }
 
 static inline void forget_syn_proxy(flow *f, half *x, const segment *s)

@@ -237,11 +237,14 @@ def timestamp_step(x: Half) -> int:
     """How far apart the timestamps of ``x`` are at least, ms: what they differ by, and how long a unit of them takes.
 
     RFC 7323 §5.4 allows units of 1 ms to 1 s: 4 or 10 in Linux before 4.13, 100 in Windows XP, 500 in NetBSD of 2016.
-    0 where nothing is known; MOST_TIMESTAMP_STEP at most.
+    0 where nothing is known; MOST_TIMESTAMP_STEP at most, and of shorter units (Linux 6.7: tcp_usec_ts).
     """
     life, moved = x.last_ts - x.first_tsval_ts, (x.tsval - x.first_tsval) & 0xFFFFFFFF
-    unit = life // MS // (moved + 1) if x.tsval >= 0 and life >= LEAST_LIFE else 0
-    return min(max(x.timestamp_step, unit), MOST_TIMESTAMP_STEP)
+    step = x.timestamp_step
+    if x.tsval >= 0 and life >= LEAST_LIFE:
+        is_shorter = 2 * (life // MS + 1) < moved < 1 << 31  # what is more came out of order
+        step = MOST_TIMESTAMP_STEP if is_shorter else max(step, life // MS // (moved + 1))
+    return min(step, MOST_TIMESTAMP_STEP)
 
 
 def forget_syn_proxy(x: Half, s: Segment) -> None:
