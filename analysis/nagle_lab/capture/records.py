@@ -44,8 +44,8 @@ class StoppedError(Exception):
     def __init__(self, kind: TroubleKind, position: int, what: str) -> None:
         super().__init__(what)
         self.kind = kind
-        self.position = position  # byte of the (decompressed) file
-        self.what = what  # is the matter there, as half a sentence
+        self.position = position
+        self.what = what
 
 
 @dataclass

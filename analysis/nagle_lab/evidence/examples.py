@@ -59,9 +59,7 @@ def examples(
     if not files:
         return Examples()
     if typical_only:
-        if not result.stalls:
-            return Examples(software=software_seen(files, result))
-        typical_ladder = ladder_of(files, result, result.stalls.typical())
+        typical_ladder = ladder_of(files, result, result.stalls.typical()) if result.stalls else None
         return Examples(typical_ladder, software=software_seen(files, result))
     if not result.stalls:
         return Examples(exchange=_exchange(files, result, port), software=software_seen(files, result))

@@ -110,9 +110,8 @@ def _packets(
     files: Path | Sequence[Path | str], connections: Sequence[Connection]
 ) -> Iterator[tuple[Connection, Step]]:
     """The packets of some connections, in capture order."""
-    senders: dict[
-        EndPair, list[tuple[Connection, bool]]
-    ] = {}  # who sends that way: connection, and whether its client
+    # Who sends that way: connection, and whether its client.
+    senders: dict[EndPair, list[tuple[Connection, bool]]] = {}
     for connection in connections:
         client, server = packed_endpoint(connection.client), packed_endpoint(connection.server)
         senders.setdefault((*client, *server), []).append((connection, True))

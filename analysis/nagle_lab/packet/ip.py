@@ -9,9 +9,8 @@ from struct import Struct
 from nagle_lab.packet import kinds
 from nagle_lab.packet.headers import U16, Layer, Packet, always
 
-IPV4_HEADER = Struct(
-    ">B x H H H B B 2x 4s 4s"
-)  # version and header length, length, id, fragment, TTL, protocol, addresses
+# Version and header length, length, identification, fragment, TTL, protocol, addresses.
+IPV4_HEADER = Struct(">B x H H H B B 2x 4s 4s")
 IPV6_HEADER = Struct(">B 3x H B B 16s 16s")  # version and class, payload length, next header, hop limit, addresses
 V4_MAPPED = bytes(10) + b"\xff\xff"
 FRAGMENT_OFFSET = 0x1FFF

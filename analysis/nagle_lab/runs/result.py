@@ -34,8 +34,7 @@ class CaptureResult(StrictRecord):
     def of(cls, capture: RunCapture) -> Self:
         """The part of the result about one capture."""
         r = capture.result
-        verdict = r.verdict
-        return cls(r.source, r.quality, verdict, r.reason, r.summary, capture.under_test, capture.others)
+        return cls(r.source, r.quality, r.verdict, r.reason, r.summary, capture.under_test, capture.others)
 
 
 class RunResult(StrictRecord):

@@ -104,16 +104,8 @@ def read_layout(name: str, headers: str) -> Layout:
     return layout
 
 
-TABLES = (
-    "candidate",
-    "no_wait",
-    "reaction",
-    "delayed_ack",
-    "idle_gap",
-    "exchange",
-    "connection",
-    "segment",
-)  # in the order of the C side: machine.h
+# In the order of the C side: machine.h.
+TABLES = ("candidate", "no_wait", "reaction", "delayed_ack", "idle_gap", "exchange", "connection", "segment")
 _SHARED = (*TABLES, "interface_", "counters")  # in the order of nagle_lab_size_of
 _DECLARED = "".join(header.read_text(encoding="utf-8") for header in HEADERS)
 LAYOUTS = {name: read_layout(name, _DECLARED) for name in _SHARED}

@@ -263,20 +263,9 @@ class Machine:
         tsval = s.tsval if s.timestamps else -1
         since = min(max(s.ts - x.data.ts, 0), LONGEST) if x.data.number >= 0 else -1
         x.latest_sent = sent = Sent(
-            connection.packets,
-            s.ts,
-            s.frame,
-            start,
-            end,
-            length,
-            s.flags,
-            is_new,
-            s.epoch,
-            exchange,
-            edge,
-            tsval,
+            connection.packets, s.ts, s.frame, start, end, length, s.flags, is_new, s.epoch, exchange, edge, tsval,
             since,
-        )
+        )  # fmt: skip
         if length:
             x.data = sent
             if is_small(x, s):

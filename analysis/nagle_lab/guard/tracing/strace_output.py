@@ -29,9 +29,8 @@ MARK = "/proc/nagle-lab;"  # how the path begins that a hook names right before 
 
 _OPTION = re.compile(r"(?:(?:SOL|IPPROTO)_TCP, (TCP_NODELAY|TCP_CORK)|SOL_SOCKET, (SO_DEBUG)), (?:\[(-?\d{1,10})\])?")
 _MESSAGE = re.compile(r"\bmsg_len=(\d{1,10})\b")
-_HOOKED = re.compile(
-    r"([^+,]*)\+([0-9a-f]{1,16})(?:,([^+]+)\+([0-9a-f]{1,16}))?"
-)  # a frame in a mark of hooks/native.c
+# A frame in a mark of hooks/native.c.
+_HOOKED = re.compile(r"([^+,]*)\+([0-9a-f]{1,16})(?:,([^+]+)\+([0-9a-f]{1,16}))?")
 _FRAME_ADDRESS = re.compile(r"\[(0x[0-9a-f]+)\]$")
 
 WRITES = frozenset(
