@@ -1,5 +1,6 @@
 """pytest --nagle on suites of somebody else: in real namespaces, with and without pytest-xdist."""
 
+import errno
 import os
 import re
 import shlex
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,6 +16,8 @@ import pytest
 
 import nagle_lab
 from nagle_lab.cli.pytest_plugin.expected import expected_of
+from nagle_lab.cli.pytest_plugin.start import start_again
+from nagle_lab.cli.pytest_plugin.xdist import prepare as prepare_workers
 from nagle_lab.experiments.software.guarded import Selection
 from nagle_lab.guard.tracing import strace_command
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
@@ -704,3 +708,22 @@ def test_tracing_without_strace_and_without_nagle(suite, tmp_path, monkeypatch):
     ended = suite.run("--nagle", "--nagle-trace")
     said = " ".join(ended.cases["test_stalls"].said.split())
     assert said.startswith("STALL: ") and "trace strace is not installed: install the package strace" in said
+
+
+@pytest.mark.parametrize("start", [start_again, partial(prepare_workers, None)], ids=["here", "in workers"])
+def test_a_disk_without_room_to_record_is_said_in_one_line(start, monkeypatch, capsys):
+    """Before a test has run: no traceback, and no exit code of pytest."""
+
+    def refuse(**_: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/nagle-lab-pytest-x")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("os._exit", sys.exit)
+    monkeypatch.setattr("nagle_lab.cli.pytest_plugin.xdist.options_of", lambda _: None)
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(start())
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert (
+        said == "nagle-lab: --nagle: /tmp/nagle-lab-pytest-x: disk full: make room, or name a path on another disk\n"
+    )

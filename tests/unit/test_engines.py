@@ -435,3 +435,15 @@ def test_how_long_a_unit_of_timestamps_takes_is_learned(engine, unit_ms, life_ms
     ]  # fmt: skip
     (row,) = contents_of(followed(engine, pcap_bytes(segments)), "connection")
     assert (row["timestamp_step", 0], row["timestamp_step", 1]) == (step, 0)
+
+
+def test_a_timestamp_that_comes_out_of_order_counts_no_shorter_units(engine):
+    """The last segment is older than the first: that is no clock of less than a millisecond."""
+    stamps = [7, 207, 5]
+    segments = [
+        Segment(10**9 * SECOND + at * 100 * MS, "10.0.0.1", 4000, "10.0.0.2", 80, seq=at, flags="PA", length=1,
+                timestamps=(stamp, 1))
+        for at, stamp in enumerate(stamps)
+    ]  # fmt: skip
+    (row,) = contents_of(followed(engine, pcap_bytes(segments)), "connection")
+    assert row["timestamp_step", 0] == 2

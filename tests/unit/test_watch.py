@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,6 +36,7 @@ from nagle_lab.diagnosis import record_tap
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import inside_stream
 from nagle_lab.guard.recording.recorder import RingPacket
 from nagle_lab.guard.recording.target import Target
@@ -679,6 +681,25 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     processes[("10.0.0.3", 80), ("10.0.0.1", 5)] = Process(2, "redis", 0, 1, "deed")
     names.refresh()
     assert sorted({named.name for named in names._found.values()}) == ["other/redis", "web/nginx"]
+
+
+def test_what_the_kernel_refuses_once_is_asked_for_again(monkeypatch):
+    """The thread that looks for programs goes on: names come later, and no traceback on the screen."""
+    answers = [Owners({}, []), OSError(24, "Too many open files"), NagleLabError("no sockets are listed")]
+    asked_again = threading.Event()
+
+    def owners(pid, most):
+        if not answers:
+            asked_again.set()
+            return Owners({}, [])
+        if isinstance(answer := answers.pop(0), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", owners)
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.EVERY_S", 0.01)
+    with ProgramNames():
+        assert asked_again.wait(30)
 
 
 def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypatch):

@@ -20,11 +20,11 @@ def prepare(config: pytest.Config) -> int | None:
         require_linux()
         from nagle_lab.guard.recording.launchers import program  # noqa: PLC0415 - Linux only
 
+        options_of(config)  # raises pytest.UsageError once, and not in each worker
         base = folder_for_captures()
     except NagleLabError as error:
         tell(f"--nagle: {error}")
         return error.exit_code
-    options_of(config)  # raises pytest.UsageError once, and not in each worker
     stand_in = program("stand_in", str(base))
     done = subprocess.run([*stand_in, "true"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
