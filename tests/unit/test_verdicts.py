@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
 from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import (
@@ -659,3 +660,23 @@ def test_of_more_than_ten_ends_that_held_all_are_counted(diagnose):
     )
     assert summary.who_held == "12 servers (most often 10.0.1.1:80, 5 times)"
     assert summary.who_delayed == "the client (10.0.0.1:40000)"
+
+
+def test_what_a_filter_for_data_leaves_of_a_stall(diagnose):
+    segments = talk(server_held).segments
+    data_only = diagnose([segment for segment in segments if segment.length])
+    assert data_only.verdict == "INCONCLUSIVE"
+    assert "as if a filter had left them out" in data_only.reason
+
+
+def test_where_a_tenth_carries_no_data_no_filter_is_blamed():
+    lossy = VerdictInput(
+        100, exchanges=20, stalls=0, unresolved={Obstacle.CAPTURE_INCOMPLETE: 5}, without_data_share=0.1
+    )
+    assert "the capture lacks" in decide(lossy)[1]
+    assert "a filter had left them out" in decide(replace(lossy, without_data_share=0.01))[1]
+
+
+def test_nearly_all_connections_in_one_direction_are_not_all():
+    evidence = VerdictInput(1000, exchanges=2, stalls=0, one_way=0.997)
+    assert "of 99% of the connections" in decide(evidence)[1]

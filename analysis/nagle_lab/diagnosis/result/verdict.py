@@ -20,6 +20,7 @@ MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
 # Nor may more than this share of the late ACKs that data followed be open, where these are REPEATED and the path does
 # not explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
 MOST_OPEN = 0.1
+LEFT_OUT = 0.02  # of the segments: SYNs and FINs, where a filter left out the pure ACKs
 MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
 
 
@@ -62,6 +63,7 @@ class VerdictInput:
         and port, most first; their late ACKs that came without a stall are all pure ones that were 5 ms late and are
         not open
     cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
+    without_data_share : of the TCP segments: pure ACKs and what begins and ends connections
     """
 
     tcp_packets: int
@@ -77,7 +79,13 @@ class VerdictInput:
     chances: int = 0
     left_out: int = 0
     cut_off: int = 0
+    without_data_share: float = 1.0
     servers: Mapping[str, "VerdictInput"] = field(default_factory=dict)
+
+    @property
+    def is_data_only(self) -> bool:
+        """Whether a filter has left out what carries no data; pure ACKs are a tenth of the segments and more."""
+        return self.without_data_share < LEFT_OUT
 
     @property
     def is_stream(self) -> bool:
@@ -142,12 +150,13 @@ def _what_hinders(evidence: VerdictInput) -> str:
     if evidence.left_out:
         connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
         return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
-    if reason := _too_much_is_open_of_one(evidence) or _too_much_is_open(evidence):
+    if reason := _too_much_is_open_of_one(evidence) or _too_much_is_open(evidence, evidence.is_data_only):
         return reason
     if reason := _too_much_is_astray(evidence):
         return reason
     if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and evidence.judged < ENOUGH_EXCHANGES):
-        which = "every connection" if evidence.one_way == 1 else f"{evidence.one_way:.0%} of the connections"
+        share = min(evidence.one_way, 0.99)  # nearly all are not said to be all
+        which = "every connection" if evidence.one_way == 1 else f"{share:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
     if evidence.judged < ENOUGH_EXCHANGES and not evidence.as_many_exchanges:
         return _too_few(evidence)
@@ -181,7 +190,7 @@ def _too_much_is_astray(evidence: VerdictInput) -> str:
     return ""
 
 
-def _too_much_is_open(evidence: VerdictInput) -> str:
+def _too_much_is_open(evidence: VerdictInput, is_data_only: bool) -> str:
     """Why too many candidates are undecided, and what to do; empty where few are."""
     unresolved, left_open = evidence.unresolved, sum(evidence.unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
@@ -189,13 +198,15 @@ def _too_much_is_open(evidence: VerdictInput) -> str:
     if not are_many and left_open <= MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges):
         return ""
     obstacle = max(Obstacle, key=lambda one: unresolved.get(one, 0))
-    return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {_WHY[obstacle]}"
+    acks_left_out = is_data_only and obstacle is Obstacle.CAPTURE_INCOMPLETE
+    why = _ACKS_LEFT_OUT if acks_left_out else _WHY[obstacle]
+    return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {why}"
 
 
 def _too_much_is_open_of_one(evidence: VerdictInput) -> str:
     """The same, with its name, of one of several servers; the others hide nothing of it."""
     for server, one in evidence.servers.items():
-        if reason := _too_much_is_open(one):
+        if reason := _too_much_is_open(one, evidence.is_data_only):
             return f"{server}: {reason}"
     return ""
 
@@ -229,6 +240,10 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
     "then; record at the end that sends it with `nagle-lab watch`, which asks the kernel what waits",
 }
+_ACKS_LEFT_OUT = (
+    "data followed an ACK that is not in the capture, nor is any other without data, as if a filter had left them "
+    "out; capture with the filter 'tcp', and keep all of it"
+)
 
 
 def exit_code(verdict: Verdict, expected: Verdict | None = None) -> Exit:
