@@ -25,8 +25,8 @@ Steps = list[Step]
 BUDGET_MS = 3500.0  # about so long all exchanges of a connection take
 LATE_ACK_MS = 41.0
 MOST_EXCHANGES = 60
-# From these seeds on every path has a slow link; is an unsteady one; or one that repeats what it lost.
-SLOW_FROM, UNSTEADY_FROM, REPEATS_FROM = 200_000, 300_000, 400_000
+# From these seeds on every path has a slow link; is an unsteady one; repeats what it lost; or is short, and varies.
+SLOW_FROM, UNSTEADY_FROM, REPEATS_FROM, SHORT_FROM = 200_000, 300_000, 400_000, 500_000
 TWO_FROM = 100_000  # of these seeds the servers that are asked answer in two ways, as /api and /slow of one port do
 
 
@@ -108,7 +108,9 @@ def draw(seed: int) -> Plan:
     r = random.Random(seed)
     middle = r.choices(["", "relay", "chain"], [70, 16, 14])[0]
     path = _path(r)
-    if seed >= REPEATS_FROM:
+    if seed >= SHORT_FROM:
+        path = _short(path, random.Random(seed))
+    elif seed >= REPEATS_FROM:
         path = _repeats(path, random.Random(seed))
     elif seed >= UNSTEADY_FROM:
         path = _unsteady(path, random.Random(seed))
@@ -162,6 +164,13 @@ def _unsteady(path: Path, r: random.Random) -> Path:
         case "longer":
             return replace(path, later_us=path.delay_us + r.choice([500, 2000, 8000]))
     return replace(path, far_us=r.choice([250, 1000, 5000, 20_000]))
+
+
+def _short(path: Path, r: random.Random) -> Path:
+    """A path of 0.1 to 0.6 ms that varies as much, as between virtual machines; wire.py alone takes 0.1."""
+    delay_us = r.choice([0, 0, 5, 10, 20, 40, 80])
+    jitter_us = r.choice([0, 5, 20, 50, 100])
+    return replace(path, kind="wire", mtu=min(path.mtu, 1500), delay_us=delay_us, jitter_us=jitter_us)
 
 
 def _repeats(path: Path, r: random.Random) -> Path:

@@ -161,6 +161,21 @@ def test_where_timestamps_were_cut_off_linux_is_no_slow_stack(diagnose, snaplen)
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 34})
 
 
+@pytest.mark.parametrize(("release", "verdict"), [(300, "STALL"), (440, "INCONCLUSIVE")])
+def test_a_stack_in_user_space_or_a_path_of_100_us_is_not_three_times_as_slow(diagnose, release, verdict):
+    """Its pure ACKs and handshake take 110 to 160 us. A program that polls its send queue takes much longer."""
+    c = Conversation()
+    c.handshake(after_ns=150 * US)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(110 + number % 10) * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE if number > 5 else 10 * US)
+        c.server_sends(BODY, after_ns=(release + number % 7 * 10) * US if number > 5 else 30 * US)
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.segments).verdict == verdict
+
+
 @pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
 def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
     """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""
