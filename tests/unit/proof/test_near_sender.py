@@ -176,6 +176,22 @@ def test_a_stack_in_user_space_or_a_path_of_100_us_is_not_three_times_as_slow(di
     assert diagnose(c.segments).verdict == verdict
 
 
+@pytest.mark.parametrize(("polls", "verdict"), [(False, "STALL"), (True, "INCONCLUSIVE")])
+def test_who_asks_for_its_send_queue_every_two_ms_is_no_stack_in_user_space(diagnose, polls, verdict):
+    """Of what follows the late ACK within 2 ms most is as soon as from a slow stack; the rest comes 1 ms later."""
+    c = Conversation()
+    c.handshake(after_ns=90 * US)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(80 + number % 10) * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE if number > 5 else 10 * US)
+        later = 1000 * US * (polls and number % 5 < 2)
+        c.server_sends(BODY, after_ns=(280 + number % 7 * 10) * US + later if number > 5 else 30 * US)
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.segments).verdict == verdict
+
+
 @pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
 def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
     """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""

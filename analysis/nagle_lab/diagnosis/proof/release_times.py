@@ -27,6 +27,8 @@ SLOWEST_AT_PEER = 100 * US  # but no longer than this, unless they are alike
 # (gVisor took up to 228 µs): a path may be what makes them late.
 SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_SYN_ANSWERS, SLOW_STACK_SLEEPS = 30 * US, 10 * US, 4, 250 * US
 
+POLLED = 5 * MS  # a program that asks for its send queue every few ms is mostly later than PAUSE, but not than this
+
 SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
 
 BLIND = 100 * US  # resolution of a clock by which distances say nothing
@@ -52,7 +54,8 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
     reactions = observed.program.reactions
     answers = below_near(reactions.handshake or reactions.ack)
     usual = percentile(answers, 50) if answers else 0
-    may_be_slow = reactions.handshake and usual >= SLOW_STACK
+    is_hardly_any_later = len(near) >= NEARLY_ALL * total(pure.ack_to_release < POLLED)
+    may_be_slow = reactions.handshake and usual >= SLOW_STACK and is_hardly_any_later
     if may_be_slow and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
         return max(HELD_ALIKE, min(SLOW_STACK_SYN_ANSWERS * usual, usual + SLOW_STACK_SLEEPS))
     if observed.is_at_sender:
