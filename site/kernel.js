@@ -7,6 +7,7 @@
 const MS = 1000;
 const TCP_MSS_DEFAULT = 536; // what a receiver takes a full segment for until it has seen a larger one
 const TCP_RTO_MIN = 200 * MS;
+const TCP_TIMEOUT_MIN = 2 * MS;
 const TCP_DELACK_MAX = 200 * MS;
 const TCP_INIT_CWND = 10;
 
@@ -353,7 +354,7 @@ export class Kernel {
   armProbe() {
     this.world.cancel(this.probe);
     const only = this.outstanding.length < 2;
-    const wait = this.outstanding.length ? 2 * this.srtt + (only ? TCP_RTO_MIN : 2 * this.world.jiffy) : this.rto;
+    const wait = this.outstanding.length ? 2 * this.srtt + (only ? TCP_RTO_MIN : TCP_TIMEOUT_MIN) : this.rto;
     this.probe = this.world.at(this.world.tick(Math.min(wait, this.rto)), () => this.sendProbe());
   }
 

@@ -116,14 +116,19 @@ def test_commands_name_the_holding_process_and_the_route_to_it(tmp_path, story, 
             {"client": ("127.0.0.1", 50_000), "server": ("127.0.0.1", 80)},
             "This changes the local route there, for every program",
         ),
+        (
+            {"client": ("10.0.0.1", 50_000), "server": ("10.0.0.1", 80)},
+            "is sent over 10.0.0.1. This changes the local route there, for every program",
+        ),
     ],
 )
 def test_a_route_to_paste_says_whom_it_acts_on(tmp_path, ends, says):
     path = tmp_path / "s.pcap"
     path.write_bytes(pcap_bytes(talk(server_held, **ends).segments))
-    (*_, (title, (change, undo))) = commands(analyze(path), None)
+    (*_, (title, (change, undo, *others))) = commands(analyze(path), None)
     assert says in title and undo.startswith("# to undo it: ip route ")
-    assert ("route change local" in change) is bool(ends)
+    assert ("route replace table local" in change) is bool(ends)
+    assert ["FreeBSD" in line for line in others] == [] if ends else [True]
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
@@ -302,6 +307,10 @@ def test_the_software_is_named_by_its_own_header():
         (b"HTTP/1.1 200 OK\r\nServer: uvicorn\r\n", "Python"),
         (b"HTTP/1.1 200 OK\r\nserver: Apache-Coyote/1.1\r\n", "Java"),
         (b"HTTP/1.1 200 OK\r\nX-Powered-By: Express\r\n", "Node.js"),
+        (b"HTTP/1.1 200 OK\r\nServer: Kestrel\r\n", ".NET"),
+        (b"HTTP/1.1 200 OK\r\nServer: Microsoft-IIS/10.0\r\n", None),
+        (b"HTTP/1.1 200 OK\r\nServer: node_exporter\r\n", None),
+        (b"HTTP/1.1 200 OK\r\nServer: Rocket.Chat\r\n", None),
         (b"HTTP/1.1 200 OK\r\nServer: something of its own\r\n", None),
         (b"+OK\r\n", None),
     ],

@@ -26,15 +26,15 @@ class NodelaySetting:
 
 # What a reply's Server or a request's User-Agent begins with; headers that a short snaplen leaves are enough.
 _HEADERS = re.compile(rb"\r\n(?:server|user-agent|x-powered-by): *([\x20-\x7e]{2,40})", re.IGNORECASE)
-NGINX = NodelaySetting("nginx", "tcp_nodelay on;  # for static files tcp_nopush on; as well")
+NGINX = NodelaySetting("nginx", "tcp_nodelay on;  # for static files sendfile on; tcp_nopush on; as well")
 APACHE = NodelaySetting("Apache httpd", "on by default: look for a module or proxy that switches it off")
 PYTHON = NodelaySetting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
 NODE = NodelaySetting("Node.js", "socket.setNoDelay(true)  # new http.Agent({ noDelay: true })")
 GO = NodelaySetting("Go", "on by default: look for conn.SetNoDelay(false)")
-JAVA = NodelaySetting("Java", "socket.setTcpNoDelay(true)  // Netty: ChannelOption.TCP_NODELAY")
+JAVA = NodelaySetting("Java", "socket.setTcpNoDelay(true)  // on by default in Netty, Tomcat and Jetty")
 DOTNET = NodelaySetting(".NET", "socket.NoDelay = true")
 RUBY = NodelaySetting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)")
-RUST = NodelaySetting("Rust", "stream.set_nodelay(true)  // hyper: http1().…, tokio: TcpStream::set_nodelay")
+RUST = NodelaySetting("Rust", "stream.set_nodelay(true)  // also in tokio; hyper-util: HttpConnector::set_nodelay")
 PHP = NodelaySetting("PHP", "socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)")
 C = NodelaySetting("C and C++", "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);")
 HAPROXY = NodelaySetting("HAProxy", "on by default; option http-no-delay for interactive traffic")
@@ -63,11 +63,11 @@ _SAY = tuple(
         ("apache-httpclient|apache-coyote|java|okhttp|jetty|tomcat|netty", JAVA),
         ("apache", APACHE),
         (_PYTHON, PYTHON),
-        ("node|npm|npx|express|axios|undici|next\\.js", NODE),
+        ("node\\b|npm|npx|express|axios|undici|next\\.js", NODE),
         ("go-http-client|caddy|traefik|fasthttp", GO),
-        ("kestrel|microsoft|dotnet", DOTNET),
+        ("kestrel|dotnet", DOTNET),
         ("ruby|webrick|puma|thin\\b|unicorn", RUBY),
-        ("hyper|reqwest|actix|rocket|ureq|rust|cargo", RUST),
+        ("hyper\\b|reqwest|actix|rocket\\b(?!\\.chat)|ureq|rust|cargo", RUST),
         ("php|guzzle", PHP),
     )
 )

@@ -75,7 +75,7 @@ class ListedSocket(msgspec.Struct, frozen=True):
         """Whether a small segment is not acknowledged, and there is room for less than a segment more.
 
         Then Nagle's algorithm lets what is written wait (Minshall's variant, tcp_nagle_check in tcp_output.c), and so
-        does TCP_CORK; nothing else does.
+        does TCP_CORK. Automatic corking (tcp_should_autocork) does, too, but only until the device has sent.
         """
         info = self.info
         if info is None or info.unsent >= info.mss or info.in_flight >= info.cwnd:

@@ -127,7 +127,7 @@ def _undisturbed(noise: Noise, capture: RunCapture) -> int:
 
     A pause as long as the ACK timer takes the stall away: of the server between its writes (the ACK is out before
     there is anything to hold), or of the client before it asks (Linux acknowledges at once what comes after that: the
-    connection is no longer interactive, tcp_event_data_sent). A connection's first exchange never stalls.
+    connection is no longer interactive, tcp_event_data_sent). A connection's first exchange does not stall.
     """
     total = capture.under_test
     pauses = sum(idle_gap.count for cause, idle_gap in capture.result.idle_gaps.items() if cause not in _EXPLAINED)

@@ -251,7 +251,7 @@ def forget_syn_proxy(x: Half, s: Segment) -> None:
     """Forget how soon ``x`` answered in the handshake if its first data ``s`` has another TTL than its SYN had.
 
     Then a SYN proxy answered, which is nearer than ``x``, or further away (a middlebox that protects from SYN floods:
-    RFC 4987 §3.7). TTLs may be forged, but two that differ are of two senders, or of two paths.
+    RFC 4987 §3.8). TTLs may be forged, but two that differ are of two senders, or of two paths.
     """
     if not x.data_segments and x.syn_ttl and s.ttl != x.syn_ttl:
         x.fastest_ack = NEVER

@@ -164,7 +164,7 @@ def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
 
 
 def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:
-    """Whether the release has no PSH though what ends a write has: its sender announced more (MSG_MORE, TCP_CORK).
+    """Whether the release has no PSH though what ends a write has: its sender announced more (MSG_MORE).
 
     The trigger has none, either, where it is a full segment of such a write.
     """

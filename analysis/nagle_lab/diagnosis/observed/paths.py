@@ -1,7 +1,8 @@
 """How far apart two hosts are, by what any of their connections shows: for those that began before the capture.
 
-One address may be that of many hosts, behind NAT. Linux counts the timestamps (RFC 7323) of all connections of two
-hosts from one offset (secure_tcp_ts_off), at 1 ms: so connections on which both ends' agree are of the same hosts.
+One address may be that of many hosts, behind NAT. Linux from 4.12 to early 2026 counts the timestamps (RFC 7323) of
+all connections of two hosts from one offset (secure_tcp_ts_off), at 1 ms: so connections on which both ends' agree
+are of the same hosts. Since commit 165573e41f2f each connection has its own, and they never agree.
 """
 
 from typing import NamedTuple

@@ -20,8 +20,9 @@ from nagle_lab.tcp.events import DELAYED, MS, Echo
 TIMER_SPREAD = 12 * MS
 LINUX_TIMER = 38 * MS  # TCP_DELACK_MIN is 40 ms, and clocks differ
 
-# No delayed-ACK timer of Linux fires sooner than this: at HZ=100 one of 40 ms may lack the jiffy it began in. What is
-# late and came sooner was sent because a program read its data late (tcp_cleanup_rbuf).
+# No delayed-ACK timer of Linux fires sooner than this, unless somebody made it shorter (a route's rto_min, 6.8;
+# tcp_rto_min_us, 6.11): at HZ=100 one of 40 ms may lack the jiffy it began in. What is late and came sooner was sent
+# because a program read its data late (tcp_cleanup_rbuf).
 SOONEST_TIMER = 30 * MS
 
 # No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the

@@ -17,7 +17,7 @@ class Rejected(StrEnum):
     LATER_RELEASE = "later_release"  # the program's own pause
     NOT_READ = "not_read"  # the ACK came so late because the peer's program did not read
     RELAYED = "relayed"  # data of another connection arrived at the sender between ACK and release
-    CORKED = "corked"  # its sender had announced more (MSG_MORE, TCP_CORK): the kernel sends that with the ACK, too
+    CORKED = "corked"  # its sender had announced more (MSG_MORE): the kernel sends that with the ACK, too
     COINCIDENCE = "coincidence"  # close to the ACK, but not more often than chance puts it there
 
 

@@ -163,7 +163,7 @@ def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Co
 
 
 def _set_aside_announced(c: Candidates, judged: Judged) -> Candidates:
-    """Without those whose sender had announced more (MSG_MORE, TCP_CORK): what Nagle's algorithm holds has PSH."""
+    """Without those whose sender had announced more (MSG_MORE): what Nagle's algorithm holds has PSH."""
     judged.reject(c.only((c.announced > 0) & (c.trigger_to_ack >= LEAST_DELAY)), Rejected.CORKED)
     return c.only(c.announced == 0)
 

@@ -77,7 +77,7 @@ _SENTENCES = {
     Missing.TRAFFIC: "no TCP segment passed; of a command only what passes over loopback is recorded",
     Missing.CONNECTIONS: "no connection was to be judged: each is on another port, or allowed to stall",
     Missing.SECOND_EXCHANGE: "nothing in it could have stalled: no connection had two exchanges, and "
-    "the first one never stalls, for Linux acknowledges it at once; keep one open in the test, and send "
+    "the first one does not stall, for Linux acknowledges it at once; keep one open in the test, and send "
     f"{ENOUGH_EXCHANGES} requests on it",
     Missing.EXCHANGES: f"{{n}} exchanges, none stalled, but {ENOUGH_EXCHANGES} are needed to say so; ask more often",
     Missing.SECOND_WRITE: "nothing in it could have stalled: in all {n} exchanges each request and each reply left "

@@ -12,7 +12,10 @@ _OTHERWISE = "the program itself waits for the ACK, or passes on what another co
 
 
 def is_behind_full(summary: Summary) -> bool:
-    """Whether most were held behind a *full* segment, as RFC 896 has it: then data of one write waits, too."""
+    """Whether most were held behind a *full* segment (RFC 9293 §3.7.4): then data of one write may wait, too.
+
+    It does in lwIP, smoltcp and ns-3; FreeBSD and gVisor send all of one write at once.
+    """
     return 2 * summary.behind_full > summary.stalls
 
 
@@ -33,7 +36,7 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
     one_write, nodelay = _one_write(writes, here), _nodelay(writes, here)
     write = f"{one_write}, or {nodelay}" if one_write else f"{nodelay} (the data is in one write already)"
     if is_behind_full(summary):
-        write = f"{nodelay}; one write does not help, as its TCP holds the end of that, too (RFC 896)"
+        write = f"{nodelay}; one write may not help, for some systems hold the end of that, too (RFC 9293 §3.7.4)"
     quick = "acknowledge at once (TCP_QUICKACK, or `quickack 1` on the route)"
     done = f"On {held}: {write}; or {quick}" if summary.is_mutual else f"On {held}: {write}. Or on {delayed}: {quick}"
     return f"{done}. Held data then leaves {saving} ms sooner.{unless}"

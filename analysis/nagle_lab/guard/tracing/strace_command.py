@@ -80,7 +80,7 @@ def why_no_tracing() -> str:
 
 def _permission() -> str:
     if scope := ptrace_scope():
-        return f"kernel.yama.ptrace_scope is {scope}; sudo sysctl kernel.yama.ptrace_scope=1 allows it"
+        return f"kernel.yama.ptrace_scope is {scope}; sudo sysctl kernel.yama.ptrace_scope={scope - 1} allows it"
     return "in a container, start that with --cap-add SYS_PTRACE"
 
 

@@ -17,7 +17,7 @@ import msgspec
 from nagle_lab.host.libc import LIBC, last_error
 
 TCP = socket.IPPROTO_TCP
-_PIDFD_GETFD = 438  # the number of the system call, the same on every processor that Python runs on but Alpha
+_PIDFD_GETFD = 438  # the number of the system call, the same on every common processor; not on Alpha and MIPS
 _SO_COOKIE = 57
 
 

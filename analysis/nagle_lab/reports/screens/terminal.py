@@ -265,7 +265,7 @@ def who(
         f"{ends}{names.get(role or '', '')}"
         for ends, role in ((s.who_held, s.held_by), (s.who_delayed, s.delayed_by))
     )
-    segment = "full segment (RFC 896; Linux does not)" if is_behind_full(s) else "segment"
+    segment = "full segment (RFC 9293; Linux does not)" if is_behind_full(s) else "segment"
     return [
         ("held by", f"{held}: Nagle's algorithm, behind its own unacknowledged {segment}"),
         ("delayed by", f"{delayed}: delayed ACK"),

@@ -188,7 +188,7 @@ def commands(
     return [
         _try(holder) if holder else (f"{_there(held)}, to see which program holds", [_find(held, delayed)]),
         setting_of(software, known_by),
-        (_reach(held, delayed, delayer), _quick_acks(held, f"nsenter -t {delayer.pid} -n " if delayer else "")),
+        (_reach(held, delayed, delayer), _quick_acks(held, delayed, delayer)),
     ]
 
 
@@ -286,7 +286,7 @@ def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
 def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str:
     """What the command below changes, and for whom: a route is not one connection's."""
     where = f"Or in a shell on {'this host' if delayer else _host(delayed)}, as root: acknowledge at once what"
-    if ipaddress.ip_address(held.ip).is_loopback:
+    if _is_one_host(held, delayed):
         return (
             f"{where} is sent over {held.ip}. This changes the local route there, for every program that uses it: "
             "to try it, not to keep"
@@ -294,18 +294,36 @@ def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str
     return f"{where} {held.ip} sends. It acts on all connections between the two, of every program"
 
 
-def _quick_acks(held: NamedEnd, inside: str) -> list[str]:
+def _is_one_host(held: NamedEnd, delayed: NamedEnd) -> bool:
+    """Whether what they send each other leaves by no device: by 127.0.0.1, or an address of that host."""
+    return held.ip == delayed.ip or ipaddress.ip_address(held.ip).is_loopback
+
+
+def _quick_acks(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> list[str]:
     """The command that gives the route to the held end the option ``quickack`` (ip-route(8)), and its undoing.
 
-    ``inside``: what goes before a command to run it where the data is acknowledged.
+    It is run in the network of ``delayer``, if that process is known.
     """
-    address = ipaddress.ip_address(held.ip)
-    ip = inside + ("ip" if address.version == 4 else "ip -6")
-    if address.is_loopback:
-        change = f"{ip} route change local {held.ip} dev lo table local proto kernel scope host src {held.ip}"
-        return [f"{change} quickack 1", f"# to undo it: {change}"]
-    way = f"$({ip} route get {held.ip} | sed -n '1s/^[^ ]* \\(.*\\) src .*/\\1/p')"
-    return [f"{ip} route add {held.ip} {way} quickack 1", f"# to undo it: {ip} route del {held.ip}"]
+    inside = f"nsenter -t {delayer.pid} -n " if delayer else ""
+    is_ipv4 = ipaddress.ip_address(held.ip).version == 4
+    ip = inside + ("ip" if is_ipv4 else "ip -6")
+    if not _is_one_host(held, delayed):
+        way = f"$({ip} route get {held.ip} | sed -n '1s/^[^ ]* \\(.*\\) src .*/\\1/p')"
+        lines = [f"{ip} route add {held.ip} {way} quickack 1", f"# to undo it: {ip} route del {held.ip}"]
+        return lines if delayer else [*lines, _ELSEWHERE]
+    if is_ipv4:
+        route = f"$({ip} route show table local {held.ip})"
+        return [
+            f"{ip} route replace table local {route} quickack 1",
+            f"# to undo it: {ip} route replace table local {route[:-1]} | sed s/quickack.*//)",
+        ]
+    new = (
+        f"{ip} route del local {held.ip} table local; {ip} route add local {held.ip} dev lo table local proto kernel"
+    )
+    return [f"{new} quickack 1", f"# to undo it: {new}"]
+
+
+_ELSEWHERE = "#   FreeBSD and macOS: sysctl net.inet.tcp.delayed_ack=0. Windows: TcpAckFrequency=1 in the registry"
 
 
 def _bracketed(ip: str) -> str:
