@@ -211,9 +211,9 @@ def test_one_direction_of_a_stream_does_not_count(diagnose):
     assert diagnose(merge(stream, other)).verdict == "INCONCLUSIVE"
 
 
-@pytest.mark.parametrize(("is_asked_for", "share"), [(True, 0), (False, 0.2)])
-def test_what_the_path_lost_is_not_missing_in_the_capture(diagnose, is_asked_for, share):
-    """At the client every fifth message arrives late, sent again; or it never does, for the capture lost it."""
+@pytest.mark.parametrize(("fate", "share"), [("asked for", 0), ("overtaken", 0), ("missing", 0.2)])
+def test_what_the_path_lost_or_reordered_is_not_missing_in_the_capture(diagnose, fate, share):
+    """At the client every fifth message arrives late, sent again or overtaken; or the capture lost it."""
     c = Conversation()
     c.handshake()
     seen = c.segments[:]
@@ -227,10 +227,15 @@ def test_what_the_path_lost_is_not_missing_in_the_capture(diagnose, is_asked_for
         again = replace(message, ts_ns=both.ts_ns + 10 * US)
         asks = replace(both, ack=message.seq)
         last = replace(both, ts_ns=both.ts_ns + 20 * US)
-        seen += [behind, asks, again, last] if is_asked_for else [behind, both]
+        overtaken = replace(message, ts_ns=behind.ts_ns + 1)
+        seen += {
+            "asked for": [behind, asks, again, last],
+            "overtaken": [behind, overtaken, both],
+            "missing": [behind, both],
+        }[fate]
     result = diagnose(seen)
     assert result.quality.astray_share == pytest.approx(share, abs=0.04)
-    assert result.verdict == ("CLEAN" if is_asked_for else "INCONCLUSIVE")
+    assert result.verdict == ("INCONCLUSIVE" if fate == "missing" else "CLEAN")
 
 
 def messages_of(port: int, count: int, late: tuple[int, ...]) -> list[Segment]:

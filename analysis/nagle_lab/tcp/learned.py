@@ -190,15 +190,14 @@ def is_half_of_window(x: Half, length: int) -> bool:
 def note_hole(x: Half, start: int) -> None:
     """Count data of ``x`` that follows a hole, data that is not in the capture; or take that back, if this fills it.
 
-    A hole is filled by data at its ``start`` that the peer still asks for by duplicate ACKs (RFC 5681 §3.2): then the
-    path lost it, not the capture.
+    A hole is filled by data at its ``start`` that the peer has not acknowledged: then the path lost or reordered it,
+    not the capture.
     """
-    y = x.peer
     if x.seq >= 0 and start > x.snd_nxt:
         x.lost += 1
         if x.hole < x.snd_una:
             x.hole = x.snd_nxt
-    elif start == x.hole == y.pure_ack.ack and y.pure_ack.number > x.data.number:
+    elif start == x.hole >= x.snd_una:
         x.lost -= 1
         x.hole = -1
 

@@ -463,13 +463,13 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
 
-static void note_hole(half *x, const half *y, int64_t start)
+static void note_hole(half *x, int64_t start)
 {
     if (x->seq >= 0 && start > x->snd_nxt) {
         x->lost++;
         if (x->hole < x->snd_una)
             x->hole = x->snd_nxt;
-    } else if (start == x->hole && start == y->pure_ack.ack && y->pure_ack.number > x->data.number) {
+    } else if (start == x->hole && start >= x->snd_una) {
         x->lost--;
         x->hole = -1;
     }
@@ -644,7 +644,7 @@ static int take(machine *m, flow *f, int side, const segment *s)
     if (length) {
         if (end > x->snd_nxt && (number = exchange_of(m, f, side, s->ts)) == -2)
             return -1;
-        note_hole(x, y, start);
+        note_hole(x, start);
         if (start >= x->snd_nxt && new_data(m, f, side, s, start, ack, number))
             return -1;
     }

@@ -200,6 +200,36 @@ def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
     assert result.verdict == verdict
 
 
+@pytest.mark.parametrize(("later", "verdict"), [(0, "STALL"), (40, "INCONCLUSIVE")])
+def test_on_a_path_of_100_us_a_release_takes_hardly_longer_than_that_kernel_s_answers(diagnose, later, verdict):
+    """Between the two, or at the peer; a program that waits for the ACK has to be woken besides."""
+    c = Conversation()
+    c.handshake(after_ns=100 * US)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(90 + number % 10 * 3) * US)
+        c.server_sends(HEADER, after_ns=400 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=(100 + later + number % 7 * 11) * US)
+        c.client_acks(after_ns=60 * US)
+    result = diagnose(c.segments)
+    assert result.verdict == verdict
+    assert result.summary.grounds == ({"repetition_nearby": 40} if verdict == "STALL" else {})
+
+
+@pytest.mark.parametrize(
+    ("first", "spread", "ground"),
+    [
+        (10, 2, "repetition_at_sender"),
+        (30, 1, "repetition_at_sender"),  # alike
+        (20, 4, "repetition_nearby"),  # as those of a program that polls its send queue every 50 µs
+    ],
+)
+def test_what_a_woken_program_may_do_as_soon_is_not_certain(diagnose, first, spread, ground):
+    after = reply_in_two(LATE, lambda number: (first + number % 11 * spread) * US)
+    assert diagnose(talk(after, exchanges=40).segments).summary.grounds == {ground: 39}
+
+
 @pytest.mark.parametrize(("pauses", "stalls"), [(False, 39), (True, 26)])
 def test_releases_that_waited_for_a_tick_at_the_peer_count_too(diagnose, pauses, stalls):
     """Every fourth comes 4 ms behind the ACK, and others even later where the program pauses."""

@@ -1,7 +1,7 @@
 """Where Nagle's algorithm was off: a program that sends small data beside unacknowledged small data does not hold it.
 
 A few connections, or a stretch of one, say nothing about the others: TCP_NODELAY is an option of each socket, and can
-be set and cleared at any time.
+be set and cleared at any time. docs/proof.md, rule 10.
 """
 
 from collections import Counter

@@ -26,7 +26,7 @@ class Ground(StrEnum):
 
     SEEN_WAITING = "seen_waiting"  # the kernel said while recording, before the ACK came, that the data waited
     REPETITION_AT_SENDER = "repetition_at_sender"  # as soon after the ACK as only a kernel sends, three times or more
-    REPETITION_NEARBY = "repetition_nearby"  # the same, away from the sender, where a woken program may be as quick
+    REPETITION_NEARBY = "repetition_nearby"  # the same, but so late, or varied, that a woken program may be as quick
     PROMPTNESS = "promptness"  # as soon as only a kernel sends, once or twice
     REPETITION_ON_PATH = "repetition_on_path"  # one of the sender's round trips after the ACK, again and again
     TIMESTAMPS = "timestamps"  # the capture lacks the ACK; the release echoes it, and is as late as proved ones

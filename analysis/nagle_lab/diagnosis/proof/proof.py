@@ -44,7 +44,7 @@ from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
-from nagle_lab.diagnosis.proof.release_times import BLIND, COARSE, HELD
+from nagle_lab.diagnosis.proof.release_times import ALIKE, BLIND, COARSE, HELD, SOONEST_WOKEN
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 from nagle_lab.tcp.waited import SHORT
@@ -185,7 +185,9 @@ def _ground(held: Candidates, observed: Observed) -> Ground:
         return Ground.PROMPTNESS
     if observed.is_away:
         return Ground.REPETITION_ON_PATH
-    is_sure = observed.is_at_sender or percentile(held.ack_to_release, 50) <= HELD
+    usual = percentile(held.ack_to_release, 50)
+    are_alike = percentile(held.ack_to_release, 90) <= ALIKE * usual  # a program that polls every 50 µs varies more
+    is_sure = usual <= SOONEST_WOKEN or (are_alike and (observed.is_at_sender or usual <= HELD))
     return Ground.REPETITION_AT_SENDER if is_sure else Ground.REPETITION_NEARBY
 
 

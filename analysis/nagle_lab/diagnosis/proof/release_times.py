@@ -6,6 +6,7 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed, below_near
+from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
 from nagle_lab.packet.segment import OPTIONS_CUT
 from nagle_lab.tcp.events import MS, US
@@ -34,6 +35,10 @@ SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK
 BLIND = 100 * US  # resolution of a clock by which distances say nothing
 COARSE = 20 * US  # resolution of a clock by which single distances are uncertain
 FINE = 5 * US  # and by which medians are not
+
+# On a path of 0.1 ms: so much later than its kernel's answers, medians, comes what that held, at most. It took up to
+# 38 µs, programs that wait for the ACK 49 and more.
+HARDLY_LATER = 40 * US
 
 SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
 # Of an answer to a SYN: so soon a kernel sends one behind the other, median, at most; relays took 0.57 and more.
@@ -65,10 +70,24 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
         return min(limit, SURELY_SYN_ANSWERS * usual) if reactions.handshake and is_none_sooner else limit
     slowest = percentile(answers, 90) if answers else 0
     if are_alike and not is_coarse:
-        return max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, AT_PEER_ALIKE))
-    if not answers and is_none_sooner and not is_coarse:
+        limit = max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, AT_PEER_ALIKE))
+    elif not answers and is_none_sooner and not is_coarse:
         return SOONEST_WOKEN  # nothing tells how fast that end is
-    return max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, SLOWEST_AT_PEER))
+    else:
+        limit = max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, SLOWEST_AT_PEER))
+    return limit if is_coarse else max(limit, _slowest_on_short_path(reactions))
+
+
+def _slowest_on_short_path(reactions: Reactions) -> float:
+    """The largest median release, ns, of an end on a path so short that programs are still told apart; 0 of others.
+
+    None of its kernel's answers is as soon as a release may be at its peer, and what it held comes hardly later.
+    """
+    answers, acks = below_near(reactions.handshake), below_near(reactions.ack)
+    if not answers or len(answers + acks) < COMPARABLE or percentile(answers + acks, 10) < AT_PEER:
+        return 0
+    usual = min(percentile(some, 50) for some in (answers, acks) if some)
+    return usual + HARDLY_LATER
 
 
 def usual_release(near: Candidates, resolution: int) -> float:

@@ -228,8 +228,8 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.NO_HANDSHAKE: "data waited for ACKs that came 38 ms later or more, as everything of that end does; no "
     "handshake shows whether the path or its delayed-ACK timer takes so long; capture while any new connection "
     "between the two hosts begins",
-    Obstacle.PATH_VARIES: "data followed a late ACK, but the path alone may delay as much; capture at both ends "
-    "(`--same-traffic`)",
+    Obstacle.PATH_VARIES: "data followed a late ACK, but the path or a busy host may delay as much; capture at both "
+    "ends (`--same-traffic`)",
     Obstacle.COARSE_CLOCK: "data followed a late ACK, but how soon, the capture's clock is too coarse to say; "
     "capture with time stamps of a microsecond or less",
     Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but elsewhere the same server waits for no ACK: "

@@ -13,7 +13,8 @@ GROUNDS = {
     Ground.REPETITION_AT_SENDER: ("each time the data left right after the ACK, sooner than a program wakes up"),
     Ground.REPETITION_NEARBY: (
         "each time the data came as soon after the ACK as a kernel close by sends it; a program that itself waits "
-        "for the ACK, or passes on what another connection held, may be as quick; a capture at the sender can tell"
+        "for the ACK, or passes on what another connection held, may be as quick; `nagle-lab watch` at the sender "
+        "asks the kernel"
     ),
     Ground.PROMPTNESS: "once or twice the data left right after the ACK, sooner than a program wakes up",
     Ground.REPETITION_ON_PATH: (
@@ -130,7 +131,7 @@ OBSTACLES = {
     Obstacle.CONNECTIONS_DIFFER: "it seems held on some connections; what happens on the others is not certain",
     Obstacle.ROUND_TRIP_UNKNOWN: "the round trip to the sender is not known",
     Obstacle.NO_HANDSHAKE: "no handshake shows whether the path or a delayed-ACK timer took so long",
-    Obstacle.PATH_VARIES: "the path may have delayed the ACK as much",
+    Obstacle.PATH_VARIES: "the path or a busy host may have delayed the ACK as much",
     Obstacle.COARSE_CLOCK: "the capture's clock is too coarse",
     Obstacle.COINCIDENCE: "it may be chance",
     Obstacle.CAPTURE_INCOMPLETE: "ACKs are missing in the capture, or out of order",
