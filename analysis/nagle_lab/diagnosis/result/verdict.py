@@ -241,8 +241,8 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     "then; record at the end that sends it with `nagle-lab watch`, which asks the kernel what waits",
 }
 _ACKS_LEFT_OUT = (
-    "data followed an ACK that is not in the capture, nor is any other without data, as if a filter had left them "
-    "out; capture with the filter 'tcp', and keep all of it"
+    "data followed an ACK that is not in the capture, nor is any other without data, "
+    "as if a filter had left them out; capture with the filter 'tcp', and keep all of it"
 )
 
 
