@@ -674,6 +674,20 @@ def test_what_a_filter_for_data_leaves_of_a_stall(diagnose):
     assert "as if a filter had left them out" in data_only.reason
 
 
+def test_what_a_filter_for_data_leaves_of_two_servers(diagnose):
+    """The reason names the one of which most is open."""
+    both = merge(talk(server_held).segments, talk(server_held, server=("10.0.0.2", 81)).segments)
+    of_one = diagnose([segment for segment in both if segment.length]).reason
+    assert of_one.startswith("10.0.0.2:80: ") and "as if a filter had left them out" in of_one
+
+
+def test_acks_missing_of_one_connection_only_were_left_out_by_no_filter(diagnose):
+    data_only = [segment for segment in talk(server_held).segments if segment.length]
+    whole = talk(nodelay, client=("10.0.0.9", 999)).segments
+    reason = diagnose(merge(data_only, whole)).reason
+    assert "the capture lacks" in reason, reason
+
+
 def test_where_a_tenth_carries_no_data_no_filter_is_blamed():
     lossy = VerdictInput(
         100, exchanges=20, stalls=0, unresolved={Obstacle.CAPTURE_INCOMPLETE: 5}, without_data_share=0.1

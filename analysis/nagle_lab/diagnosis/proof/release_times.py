@@ -51,31 +51,42 @@ STARTED = 0.75  # of the latest release: so late is the first of a queue, at mos
 
 def slowest_release(pure: Candidates, observed: Observed) -> float:
     """The largest median time from ACK to release, ns, that is still a kernel's at this capture point."""
-    near = pure.only(pure.ack_to_release < PAUSE).ack_to_release
-    resolution = observed.setting.resolution
-    are_some, is_coarse = len(near) >= SOME_ALIKE, resolution > FINE
-    are_alike = are_some and percentile(near, 90) <= ALIKE * percentile(near, 50) + 2 * resolution
-    is_none_sooner = are_some and percentile(near, 10) >= SOONEST_WOKEN  # than a woken program
-    reactions = observed.program.reactions
-    answers = below_near(reactions.handshake or reactions.ack)
-    usual = percentile(answers, 50) if answers else 0
+    near = pure.only(pure.ack_to_release < PAUSE)
+    if slowest := _slowest_of_slow_stack(pure, near, observed):
+        return slowest
+    return _slowest_at_sender(near, observed) if observed.is_at_sender else _slowest_at_peer(near, observed)
+
+
+def _slowest_of_slow_stack(pure: Candidates, near: Candidates, observed: Observed) -> float:
+    """The same of a TCP stack in user space, and data that comes early where the ACK comes early; 0 of others."""
+    if not observed.program.reactions.handshake:
+        return 0
+    usual = _usual_answer(observed)
     is_hardly_any_later = len(near) >= NEARLY_ALL * total(pure.ack_to_release < POLLED)
-    may_be_slow = reactions.handshake and usual >= SLOW_STACK and is_hardly_any_later
-    if may_be_slow and is_slow_stack(pure, observed) and comes_early_too(pure, observed):
-        return max(HELD_ALIKE, min(SLOW_STACK_SYN_ANSWERS * usual, usual + SLOW_STACK_SLEEPS))
-    if observed.is_at_sender:
-        if are_alike or is_coarse:
-            return HELD_ALIKE
-        limit = max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
-        return min(limit, SURELY_SYN_ANSWERS * usual) if reactions.handshake and is_none_sooner else limit
-    slowest = percentile(answers, 90) if answers else 0
-    if are_alike and not is_coarse:
-        limit = max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, AT_PEER_ALIKE))
-    elif not answers and is_none_sooner and not is_coarse:
+    may_be_slow = usual >= SLOW_STACK and is_hardly_any_later
+    if not may_be_slow or not is_slow_stack(pure, observed) or not comes_early_too(pure, observed):
+        return 0
+    return max(HELD_ALIKE, min(SLOW_STACK_SYN_ANSWERS * usual, usual + SLOW_STACK_SLEEPS))
+
+
+def _slowest_at_sender(near: Candidates, observed: Observed) -> float:
+    if _are_alike(near, observed) or observed.setting.resolution > FINE:
+        return HELD_ALIKE
+    usual = _usual_answer(observed)
+    limit = max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
+    if observed.program.reactions.handshake and _is_none_sooner_than_woken(near):
+        return min(limit, SURELY_SYN_ANSWERS * usual)
+    return limit
+
+
+def _slowest_at_peer(near: Candidates, observed: Observed) -> float:
+    answers, is_coarse = _answers(observed), observed.setting.resolution > FINE
+    are_alike = not is_coarse and _are_alike(near, observed)
+    if not answers and not are_alike and not is_coarse and _is_none_sooner_than_woken(near):
         return SOONEST_WOKEN  # nothing tells how fast that end is
-    else:
-        limit = max(AT_PEER, min(SYN_ANSWERS_AT_PEER * slowest, SLOWEST_AT_PEER))
-    return limit if is_coarse else max(limit, _slowest_on_short_path(reactions))
+    slowest = SYN_ANSWERS_AT_PEER * percentile(answers, 90) if answers else 0
+    limit = max(AT_PEER, min(slowest, AT_PEER_ALIKE if are_alike else SLOWEST_AT_PEER))
+    return max(limit, _slowest_on_short_path(observed.program.reactions))
 
 
 def _slowest_on_short_path(reactions: Reactions) -> float:
@@ -88,6 +99,28 @@ def _slowest_on_short_path(reactions: Reactions) -> float:
         return 0
     usual = min(percentile(some, 50) for some in (answers, acks) if some)
     return usual + HARDLY_LATER
+
+
+def _answers(observed: Observed) -> list[int]:
+    """How soon its kernel answers SYNs near the capture point, or else other segments, ns."""
+    reactions = observed.program.reactions
+    return below_near(reactions.handshake or reactions.ack)
+
+
+def _usual_answer(observed: Observed) -> float:
+    answers = _answers(observed)
+    return percentile(answers, 50) if answers else 0
+
+
+def _are_alike(near: Candidates, observed: Observed) -> bool:
+    if len(near) < SOME_ALIKE:
+        return False
+    alike = ALIKE * percentile(near.ack_to_release, 50) + 2 * observed.setting.resolution
+    return percentile(near.ack_to_release, 90) <= alike
+
+
+def _is_none_sooner_than_woken(near: Candidates) -> bool:
+    return len(near) >= SOME_ALIKE and percentile(near.ack_to_release, 10) >= SOONEST_WOKEN
 
 
 def usual_release(near: Candidates, resolution: int) -> float:

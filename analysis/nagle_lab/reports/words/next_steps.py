@@ -294,6 +294,12 @@ def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str
     return f"{where} {held.ip} sends. It acts on all connections between the two, of every program"
 
 
+_WITHOUT_LINUX = (
+    "#   FreeBSD and macOS, instead: sysctl net.inet.tcp.delayed_ack=0",
+    "#   Windows, instead: TcpAckFrequency=1 in the registry",
+)
+
+
 def _is_one_host(held: NamedEnd, delayed: NamedEnd) -> bool:
     """Whether what they send each other leaves by no device: by 127.0.0.1, or an address of that host."""
     return held.ip == delayed.ip or ipaddress.ip_address(held.ip).is_loopback
@@ -308,22 +314,19 @@ def _quick_acks(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -
     is_ipv4 = ipaddress.ip_address(held.ip).version == 4
     ip = inside + ("ip" if is_ipv4 else "ip -6")
     if not _is_one_host(held, delayed):
-        way = f"$({ip} route get {held.ip} | sed -n '1s/^[^ ]* \\(.*\\) src .*/\\1/p')"
+        source = "" if is_ipv4 else "from :: "  # with which the route could not be deleted by its address alone
+        way = f"$({ip} route get {held.ip} | sed -n '1s/^[^ ]* {source}\\(.*\\) src .*/\\1/p')"
         lines = [f"{ip} route add {held.ip} {way} quickack 1", f"# to undo it: {ip} route del {held.ip}"]
-        return lines if delayer else [*lines, _ELSEWHERE]
-    if is_ipv4:
-        route = f"$({ip} route show table local {held.ip})"
+        return lines if delayer else [*lines, *_WITHOUT_LINUX]
+    if is_ipv4:  # the last one that matches is the most specific
+        route = f"{ip} route show table local match {held.ip} | tail -1"
         return [
-            f"{ip} route replace table local {route} quickack 1",
-            f"# to undo it: {ip} route replace table local {route[:-1]} | sed s/quickack.*//)",
+            f"{ip} route replace table local $({route}) quickack 1",
+            f"# to undo it: {ip} route replace table local $({route} | sed s/quickack.*//)",
         ]
-    new = (
-        f"{ip} route del local {held.ip} table local; {ip} route add local {held.ip} dev lo table local proto kernel"
-    )
+    route = f"local {held.ip} table local"
+    new = f"{ip} route del {route}; {ip} route add {route} dev lo proto kernel"
     return [f"{new} quickack 1", f"# to undo it: {new}"]
-
-
-_ELSEWHERE = "#   FreeBSD and macOS: sysctl net.inet.tcp.delayed_ack=0. Windows: TcpAckFrequency=1 in the registry"
 
 
 def _bracketed(ip: str) -> str:
