@@ -405,6 +405,31 @@ def test_acks_sooner_than_any_timer_of_linux_may_be_the_path_s(diagnose, late, t
 
 
 @pytest.mark.parametrize(
+    ("longest_ms", "short_ms", "timestamps", "stalls"),
+    [
+        (70, (10, 15, 20), True, 30),  # the path takes as long
+        (50, (10, 15, 20), True, 45),  # it does not: a program that reads late
+        (70, (10, 27, 29), False, 45),  # as many are a little shorter than Linux's timer: another stack's
+    ],
+)
+def test_what_a_path_adds_to_the_timer_may_be_all_of_other_waits(diagnose, longest_ms, short_ms, timestamps, stalls):
+    """On each of five connections six ACKs come 40 ms late and up to ``longest_ms``, three after ``short_ms``."""
+    waits = (*short_ms, 40, 40, 41, 42, longest_ms, longest_ms)
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=waits[number - 1] * MS)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    of_all = {"rtt_ns": 300 * US, "timestamps": timestamps}
+    talks = [talk(ask, 10, client=("10.0.0.1", 40_000 + at), **of_all) for at in range(5)]
+    result = diagnose(merge(*(c.seen_at("server") for c in talks)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", stalls)
+
+
+@pytest.mark.parametrize(
     ("place", "slow", "verdict"),
     [
         ("server", (), "STALL"),

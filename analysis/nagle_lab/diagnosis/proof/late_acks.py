@@ -70,7 +70,8 @@ def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged
     """Without those whose ACKs came sooner than a timer of Linux fires, where their host is a Linux, and far or few.
 
     Their host was late, or the path was: a radio that sleeps, for example. Many of a near one show which. A Linux is
-    known by its timestamps; or by its timer, and then those are set aside beside which as many came a little sooner.
+    known by its timestamps; or by its timer, and then those are set aside beside which as many came a little sooner,
+    or some came as much later than the timer.
     """
     waits = held.late_by(observed.peer_fastest)
     sooner = held.only(waits < SOONEST_TIMER)
@@ -81,7 +82,10 @@ def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged
         is_unsure = is_few_or_far and 2 * total(held.tsval_delay >= 0) > len(held)
     else:
         is_linux = 2 * total(waits >= LINUX_TIMER) > len(held)
-        is_unsure = is_linux and _as_many_came_a_little_sooner(sooner, observed.early, observed.peer_fastest)
+        is_unsure = is_linux and (
+            _as_many_came_a_little_sooner(sooner, observed.early, observed.peer_fastest)
+            or _as_much_beyond_the_timer(sooner.late_by(observed.peer_fastest), waits)
+        )
     if not is_unsure:
         return held
     judged.leave_open(sooner, Obstacle.PATH_VARIES)
@@ -348,6 +352,12 @@ def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, peer_fastest:
     least = percentile(late.trigger_to_ack, 10)
     sooner = total((c.trigger_to_ack < least) & (c.trigger_to_ack >= least - PATH_JITTER))
     return sooner >= max(REPEATED, len(late) / 2)
+
+
+def _as_much_beyond_the_timer(sooner: Column, waits: Column) -> bool:
+    """Whether some of the ``waits`` for Linux's timer took longer by as much as ``sooner`` ones in all; ns."""
+    longer = total(waits >= LINUX_TIMER + percentile(sooner, 50))
+    return longer >= max(REPEATED, A_FEW * total(waits >= LINUX_TIMER)) and _has_one_time(waits)
 
 
 # Which pure ACKs are counted as delayed, to be compared with the kernel's own count (TcpExtDelayedACKs) -------------
