@@ -11,7 +11,7 @@ import pytest
 
 from nagle_lab import analyze
 from nagle_lab.guard.recording import inside_command, recorder
-from nagle_lab.guard.recording.job import JOB, OUTCOME, read_outcome, write_record
+from nagle_lab.guard.recording.job import JOB, OUTCOME, Outcome, read_record, write_record
 from nagle_lab.guard.recording.recorder import Recorder, Ring, RingPacket
 from nagle_lab.guard.recording.run_command import make_job
 from nagle_lab.host import namespace
@@ -87,7 +87,7 @@ def test_no_room_for_its_thread_is_an_outcome(tmp_path, monkeypatch):
     monkeypatch.setattr(inside_command, "_run", refused)
     write_record(make_job(["true"], tmp_path), tmp_path / JOB)
     inside_command.main(str(tmp_path))
-    outcome = read_outcome(tmp_path / OUTCOME)
+    outcome = read_record(Outcome, tmp_path / OUTCOME)
     assert (outcome.status, outcome.try_another_way) == (None, False)
     assert outcome.problem == "the recorder could not start: can't start new thread; see ulimit -u"
 

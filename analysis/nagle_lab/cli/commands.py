@@ -201,7 +201,7 @@ def analyze_(**options: Any) -> Exit:
 
 @cli.command("guard", context_settings={"allow_interspersed_args": False})
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
-@ports_option
+@ports_option("Judge")
 @allowed_option
 @click.option(
     "--expect",
@@ -308,14 +308,7 @@ def nodelay_(**options: Any) -> Exit:
     "--pod", default="", metavar="[NAMESPACE/]NAME", help="Watch a Kubernetes pod, through kubectl; needs --image."
 )
 @click.option("--image", default="", metavar="IMAGE", help="An image with tcpdump, for a container beside the pod's.")
-@click.option(
-    "--port",
-    "ports",
-    multiple=True,
-    type=click.IntRange(1, 65535),
-    metavar="P",
-    help="Watch only connections to this port. Repeatable.",
-)
+@ports_option("Watch")
 @click.option("--seconds", type=_Seconds(0, min_open=True), metavar="N", help="End after N seconds, not at Ctrl-C.")
 @click.option(
     "--window",
@@ -419,7 +412,7 @@ def museum_(**options: Any) -> Exit:
 @click.argument("package", metavar="pypi:NAME|npm:NAME")
 @click.argument("between", metavar="A..B")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND…")
-@ports_option
+@ports_option("Judge")
 @allowed_option
 @click.option("--both-sides", is_flag=True, help="Run each release that does not stall again without TCP_NODELAY.")
 @click.option("--time-limit", "limit", metavar="TIME", help="End each run of COMMAND after TIME (90s, 2m, 1h).")

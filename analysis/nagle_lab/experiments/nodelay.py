@@ -16,6 +16,7 @@ from nagle_lab.guard.recording.target import Target
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, those_without_nodelay
+from nagle_lab.runs.under_test import totals_of
 
 ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
 FEWER = 0.4  # segments in an exchange that stalled: so many fewer at most, and the program writes as before
@@ -103,7 +104,7 @@ def beside(recording: ProgramRecording, other: ProgramRecording) -> ProgramRecor
         or what_is_missing(result, recording.judged) is not Missing.SECOND_WRITE
     ):
         return recording
-    if _segments(recording, held_by) < _segments(other, held_by) - FEWER * _stalled_share(other):
+    if _segments(recording, held_by) < _segments(other, held_by) - FEWER * totals_of(other.judged, ()).stalled_share:
         return recording
     return replace(recording, result=result.concluded(Verdict.CLEAN, ""))
 
@@ -112,11 +113,6 @@ def _segments(recording: ProgramRecording, role: Role) -> float:
     """How many segments that end sends for each exchange."""
     exchanges = sum(each.exchanges for each in recording.judged)
     return sum(each.sent[role].segments for each in recording.judged) / exchanges if exchanges else 0.0
-
-
-def _stalled_share(recording: ProgramRecording) -> float:
-    exchanges = sum(each.exchanges for each in recording.judged)
-    return sum(each.stalled_exchanges for each in recording.judged) / exchanges if exchanges else 0.0
 
 
 @dataclass(frozen=True)

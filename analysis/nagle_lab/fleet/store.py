@@ -222,14 +222,11 @@ def _exchanges(connections: Table, exchanges: Iterable[Counts]) -> tuple[dict[st
 
 
 def _files(reads: Sequence[FileRead]) -> dict[str, Any]:
-    names = {
-        "file": "path",
-        "bytes": "size",
-        "packets": "packets",
-        "first_frame": "first_frame",
-        "problem": "problem",
+    return {
+        "file": [read.path for read in reads],
+        "bytes": [read.size for read in reads],
+        **{name: [getattr(read, name) for read in reads] for name in ("packets", "first_frame", "problem")},
     }
-    return {column: [getattr(read, name) for read in reads] for column, name in names.items()}
 
 
 def _series(series: Series, found: SeriesResult, problems: int) -> dict[str, Any]:

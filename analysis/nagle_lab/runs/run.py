@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from nagle_lab.capture.stored import write_whole
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.part import decide_part
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
@@ -230,13 +229,15 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     result, total = capture.result, capture.under_test
     if not capture.others.connections or result.verdict is Verdict.INVALID:
         return result.verdict, result.reason
-    verdict, reason = decide_part(
-        result,
-        packets=result.source.tcp_packets,
-        exchanges=total.exchanges,
-        stalls=total.stalls,
-        unresolved=result.quality.unresolved,
-        damage=result.quality.damage,
+    verdict, reason = decide(
+        VerdictInput(
+            result.source.tcp_packets,
+            total.exchanges,
+            total.stalls,
+            result.quality.damage,
+            astray_share=result.quality.astray_share,
+            unresolved=result.quality.unresolved,
+        )
     )
     if verdict is not Verdict.STALL:
         return verdict, reason

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nagle_lab.experiments.software.guarded import recording_gap
 from nagle_lab.guard.recording.cuts import CutClient
-from nagle_lab.guard.recording.job import CAPTURE, JOB, Outcome, read_job
+from nagle_lab.guard.recording.job import CAPTURE, JOB, Job, Outcome, read_record
 from nagle_lab.host.namespace import segments_sent
 
 SESSION = "session.pcapng"
@@ -44,7 +44,7 @@ class SessionCapture:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.way = read_job(folder / JOB).way
+        self.way = read_record(Job, folder / JOB).way
         self.file = folder / SESSION
         self._cuts = CutClient(folder)
         self._to = io.BufferedWriter(io.FileIO(str(self.file), "w"))

@@ -71,14 +71,20 @@ set_option = click.option(
 junit_option = click.option("--junit", type=OUTPUT, metavar="FILE", help="Write JUnit XML to FILE, for CI.")
 markdown_option = click.option("--markdown", type=OUTPUT, metavar="FILE", help="Write a Markdown summary to FILE.")
 html_option = click.option("--html", type=OUTPUT, metavar="FILE", help="Write a report with plots to FILE, one page.")
-ports_option = click.option(
-    "--port",
-    "ports",
-    multiple=True,
-    type=click.IntRange(1, 65535),
-    metavar="P",
-    help="Judge only connections to this port. Repeatable.",
-)
+
+
+def ports_option(does: str) -> Callable[[Any], Any]:
+    """The option --port; ``does`` is the verb of its help."""
+    return click.option(
+        "--port",
+        "ports",
+        multiple=True,
+        type=click.IntRange(1, 65535),
+        metavar="P",
+        help=f"{does} only connections to this port. Repeatable.",
+    )
+
+
 allowed_option = click.option(
     "--allow",
     "allowed",

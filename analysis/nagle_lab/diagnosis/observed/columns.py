@@ -16,7 +16,7 @@ from nagle_lab.tcp.layout import Layout
 from nagle_lab.tcp.tables import Table
 
 LARGE = 1 << 12  # rows
-EXACT = 1 << 53  # up to here whole numbers are exact as doubles
+EXACT = 1 << 63  # below that sums fit into 64 bits
 MANY_STEPS = 1 << 20  # of durations: up to here counting takes less than sorting
 
 Column = Any
@@ -252,25 +252,24 @@ def groups(keys: Column) -> Iterator[Column]:
 
 
 def sums(numbers: Column, weights: Column, below: int) -> Column:
-    """The sum of the weights of the rows with each number from 0 up to ``below``, (below,)."""
-    if is_array(numbers) and len(numbers) * int(weights.max(initial=0)) < EXACT:
-        return numpy().bincount(numbers, weights, below).astype("i8")
+    """The sum of the weights of the rows with each number from 0 up to ``below``, (below,); they fit into 64 bits."""
+    if is_array(numbers):
+        np = numpy()
+        summed = np.zeros(below, np.int64)
+        np.add.at(summed, numbers, weights)
+        return summed
     tallied = tally(numbers, weights)
     return Numbers(tallied.get(number, (0, 0))[1] for number in range(below))
 
 
 def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
     """By key, a small number: how many rows have it, and the sum of their weights, exactly."""
-    if is_array(keys):
-        np = numpy()
-        counts, sums = np.bincount(keys).tolist(), [0] * (int(keys.max(initial=-1)) + 1)
-        are_few = len(keys) * int(weights.max(initial=0)) < EXACT
-        for shift in (0,) if are_few else (0, 21, 42):
-            part = np.bincount(keys, weights if are_few else weights >> shift & 0x1FFFFF)
-            sums = [whole + (int(some) << shift) for whole, some in zip(sums, part.tolist(), strict=True)]
-        return {key: (count, sums[key]) for key, count in enumerate(counts) if count}
+    if is_array(keys) and len(keys) * int(weights.max(initial=0)) < EXACT:
+        often = listed(numpy().bincount(keys))
+        summed = listed(sums(keys, weights, len(often)))
+        return {key: (often[key], summed[key]) for key in range(len(often)) if often[key]}
     counted: dict[int, tuple[int, int]] = {}
-    for key, weight in zip(keys, weights, strict=True):
+    for key, weight in zip(listed(keys), listed(weights), strict=True):
         count, whole = counted.get(key, (0, 0))
         counted[key] = (count + 1, whole + weight)
     return counted

@@ -81,19 +81,13 @@ class Reactions:
 
     def keep_more(self, kind: Reaction, samples: Column) -> None:
         """Keep how much longer they took than the fastest on their connection (n,), ns, up to MOST_SAMPLES."""
-        kept = {Reaction.HANDSHAKE: self.handshake_more, Reaction.DATA: self.data_more}.get(kind)
+        kept = getattr(self, f"{kind.name.lower()}_more", None)
         if kept is not None:
             kept += listed(samples[: MOST_SAMPLES - len(kept)])
 
     def keep(self, kind: Reaction, samples: Column) -> None:
         """Keep reaction times (n,), ns, up to MOST_SAMPLES of each kind."""
-        kept = {
-            Reaction.HANDSHAKE: self.handshake,
-            Reaction.ACK: self.ack,
-            Reaction.DATA: self.data,
-            Reaction.RELEASE: self.release,
-            Reaction.NO_NEW_ACK: self.no_new_ack,
-        }[kind]
+        kept = getattr(self, kind.name.lower())
         kept += listed(samples[: MOST_SAMPLES - len(kept)])
 
 
@@ -229,15 +223,12 @@ class Programs(dict[int, Program]):
     def _add_reactions(self, rows: Columns, involved: Involved) -> None:
         ns, side, kind = rows["ns"], rows["side"], rows["kind"]
         reacting, other = self.keys_of(involved, side), self.keys_of(involved, 1 - side)
-        for key, which, samples in _grouped(reacting, kind, ns):
-            self[key].reactions.keep(which, samples)
-        for key, which, samples in _grouped(other, kind, ns):
-            self[key].peer_reactions.keep(which, samples)
         more = ns - involved.fastest_ack(side)
-        for key, which, samples in _grouped(reacting, kind, more):
-            self[key].reactions.keep_more(which, samples)
-        for key, which, samples in _grouped(other, kind, more):
-            self[key].peer_reactions.keep_more(which, samples)
+        for keys, whose in ((reacting, "reactions"), (other, "peer_reactions")):
+            for key, which, samples in _grouped(keys, kind, ns):
+                getattr(self[key], whose).keep(which, samples)
+            for key, which, samples in _grouped(keys, kind, more):
+                getattr(self[key], whose).keep_more(which, samples)
 
     def _add_not_held(self, connections: Columns) -> None:
         server = 1 - connections["client"]

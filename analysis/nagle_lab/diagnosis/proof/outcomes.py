@@ -135,29 +135,24 @@ class Judged:
         """Count these as stalls that ``ground`` proves."""
         self.accepted.append(Accepted(held.row, ground, hold))
 
-    def take_back(self, one: Accepted, sources: Counter[tuple[int, int]]) -> None:
-        """Count stalls as rejected after all: their data came from other connections.
+    def resolve_as_relayed(self, rows: Column, sources: Counter[tuple[int, int]]) -> None:
+        """Count all stalls of a program, or unresolved ones, as rejected: their data came from other connections.
 
-        ``sources`` is how often, by connection and the one that brought its data.
+        ``rows`` is a column of these; ``sources`` is how often, by connection and the one that brought its data.
         """
-        self.accepted = [other for other in self.accepted if other is not one]
-        self.rejected.append((Rejected.RELAYED, one.rows))
+        self.accepted = [one for one in self.accepted if one.rows is not rows]
+        self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
+        self.rejected.append((Rejected.RELAYED, rows))
         self.relays += sources
 
     def take_back_some(self, one: Accepted, passed: dict[int, tuple[int, int]]) -> None:
-        """As :meth:`take_back`, of the rows in ``passed`` only, by row: its connection and what brought its data."""
+        """Count as relayed only the stalls in ``passed``, by row: its connection and what brought its data."""
         is_passed_on = among(one.rows, sorted(passed))
         held = pick(one.rows, rows_where(is_passed_on == 0))
         rest = Accepted(held, one.ground, replace(one.hold, stalls=len(held)))
         self.accepted = [rest if other is one else other for other in self.accepted]
         self.rejected.append((Rejected.RELAYED, pick(one.rows, rows_where(is_passed_on))))
         self.relays += Counter(passed.values())
-
-    def resolve_as_relayed(self, rows: Column, sources: Counter[tuple[int, int]]) -> None:
-        """Count unresolved ones as rejected: their data came from other connections, as for :meth:`take_back`."""
-        self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
-        self.rejected.append((Rejected.RELAYED, rows))
-        self.relays += sources
 
     def take_back_as_open(self, one: Accepted, obstacle: Obstacle) -> None:
         """Count stalls as unresolved after all, for the reason ``obstacle``."""

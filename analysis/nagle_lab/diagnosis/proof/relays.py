@@ -47,7 +47,7 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
     for one in tuple(judged.accepted):
         passed = brought.passed_on(one.rows, MOST_LOOKED_AT)
         if len(passed) > MOSTLY * min(len(one.rows), MOST_LOOKED_AT):
-            judged.take_back(one, Counter(passed.values()))
+            judged.resolve_as_relayed(one.rows, Counter(passed.values()))
         elif len(passed) >= REPEATED:
             passed = brought.passed_on(one.rows, len(one.rows))
             if REPEATED <= len(passed) < len(one.rows) and _are_later(passed, one.rows, candidates["ack_to_release"]):

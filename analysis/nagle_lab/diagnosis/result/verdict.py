@@ -46,6 +46,10 @@ class Verdict(StrEnum):
 class VerdictInput:
     """What a verdict rests on, counted over a capture or over some of its connections.
 
+    Of some connections alone (those under test in a run, those of a row of `watch`) there is less evidence: how often
+    data followed ACKs and was not held is counted for the whole capture only. So nothing tells of a part without
+    answers whether a stall would have been seen, and it is not CLEAN. Segments may be astray on any connection.
+
     Attributes
     ----------
     damage : what is wrong with the file, in words

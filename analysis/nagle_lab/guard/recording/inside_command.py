@@ -21,7 +21,7 @@ from nagle_lab.guard.recording.job import (
     Job,
     NamespaceState,
     Outcome,
-    read_job,
+    read_record,
     write_record,
 )
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
@@ -31,7 +31,7 @@ from nagle_lab.host import children, namespace
 def main(folder: str) -> None:
     """Run the job of the folder, and leave its outcome there."""
     path = Path(folder)
-    job = read_job(path / JOB)
+    job = read_record(Job, path / JOB)
     if not job.parts:  # pytest's plugin reads it again
         (path / JOB).unlink()  # the environment may hold secrets, and whoever would remove it may be killed
     try:

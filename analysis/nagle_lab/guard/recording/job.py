@@ -5,6 +5,7 @@ import os
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +13,8 @@ JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
 REQUEST, READY = "request.json", "ready"  # of what runs already
 RESERVE = "reserve"  # room for the outcome, should the disk be full by then
 PART = ".part"  # what a file's name ends with while it is written
+
+T = TypeVar("T")
 
 
 class NamespaceState(StrEnum):
@@ -79,11 +82,6 @@ def write_record(record: Job | Outcome, path: Path) -> None:
         raise
 
 
-def read_job(path: Path) -> Job:
-    """A job. Raises OSError, ValueError."""
-    return msgspec.convert(json.loads(path.read_text()), Job)
-
-
-def read_outcome(path: Path) -> Outcome:
-    """An outcome. Raises OSError, ValueError."""
-    return msgspec.convert(json.loads(path.read_text()), Outcome)
+def read_record(kind: type[T], path: Path) -> T:
+    """A job or an outcome, whichever ``kind`` is. Raises OSError, ValueError."""
+    return msgspec.convert(json.loads(path.read_text()), kind)

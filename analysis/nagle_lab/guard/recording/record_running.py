@@ -8,7 +8,7 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.inside_running import Request
-from nagle_lab.guard.recording.job import OUTCOME, READY, REQUEST, Outcome, read_outcome
+from nagle_lab.guard.recording.job import OUTCOME, READY, REQUEST, Outcome, read_record
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.guard.recording.target import Target
@@ -69,7 +69,7 @@ def _run(way: Way, folder: Path) -> Outcome:
     finally:
         child.unblock()
     try:
-        return read_outcome(folder / OUTCOME)
+        return read_record(Outcome, folder / OUTCOME)
     except (OSError, ValueError):
         if ended.status == 128 + signal.SIGTERM:  # ours, after a signal, before it had begun
             raise KeyboardInterrupt from None

@@ -19,7 +19,7 @@ from nagle_lab.guard.recording.job import (
     Job,
     NamespaceState,
     Outcome,
-    read_outcome,
+    read_record,
     write_record,
 )
 from nagle_lab.guard.recording.launchers import Way, program, ways, why_no_namespace
@@ -123,7 +123,7 @@ def _run(way: Way, job: Job, folder: Path) -> Outcome:
     finally:
         (folder / JOB).unlink(missing_ok=True)
     try:
-        return read_outcome(folder / OUTCOME)
+        return read_record(Outcome, folder / OUTCOME)
     except (OSError, ValueError):
         return _without_outcome(way, ended.status, folder)
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from struct import unpack_from
 
-Place = tuple[str, int, str]  # file ("" if not known), line (0 if not known), function
+Location = tuple[str, int, str]  # file ("" if not known), line (0 if not known), function
 
 # What finds lines, in the order they are tried: not each reads the debug information of each compiler.
 _OPTIONS = ("-a", "-C", "-f", "-i", "-e")
@@ -21,14 +21,14 @@ _ADDR2LINE = (("addr2line", *_OPTIONS), ("llvm-addr2line", *_OPTIONS), ("eu-addr
 _GO_TOOL = ("go", "tool", "addr2line")
 
 
-def lines(binary: str, addresses: set[int]) -> dict[int, list[Place]]:
+def lines(binary: str, addresses: set[int]) -> dict[int, list[Location]]:
     """Of each address in the file its places, what was inlined first; nothing where nothing is known."""
     loads = _loads(binary)
     if not loads:
         return {}
     # Where a call returns to is behind it: a byte less is in it.
     virtual = {_virtual(address, loads) - 1: address for address in addresses}
-    found: dict[int, list[Place]] = {}
+    found: dict[int, list[Location]] = {}
     for command in (*_ADDR2LINE, _GO_TOOL):
         left = [at for at, address in virtual.items() if not any(line for _, line, _ in found.get(address, ()))]
         if not left or not shutil.which(command[0]) or (command is _GO_TOOL and not _is_go(binary)):
@@ -74,7 +74,7 @@ def _without_types(name: str) -> str:
     return "".join(kept)
 
 
-def _asked(command: Sequence[str], binary: str, addresses: Sequence[int]) -> dict[int, list[Place]]:
+def _asked(command: Sequence[str], binary: str, addresses: Sequence[int]) -> dict[int, list[Location]]:
     """What one of those programs prints for some addresses."""
     texts = [hex(address) for address in addresses]
     asked = [*command, binary] if command is _GO_TOOL else [*command, binary, *texts]
@@ -91,10 +91,10 @@ def _asked(command: Sequence[str], binary: str, addresses: Sequence[int]) -> dic
     return {}
 
 
-def _places(lines: Iterable[str]) -> dict[int, list[Place]]:
+def _places(lines: Iterable[str]) -> dict[int, list[Location]]:
     """An address, and then a function and file:line for each frame at it."""
-    found: dict[int, list[Place]] = {}
-    places: list[Place] = []
+    found: dict[int, list[Location]] = {}
+    places: list[Location] = []
     each = iter(lines)
     for line in each:
         if re.fullmatch(r"0x[0-9a-f]+", line):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from nagle_lab.guard.tracing import addresses, hooking
-from nagle_lab.guard.tracing.addresses import Place
+from nagle_lab.guard.tracing.addresses import Location
 from nagle_lab.guard.tracing.strace_lines import STOPPED
 
 _FRAME = re.compile(r"(.+?)\((?:(.*)\+0x([0-9a-f]+))?\) \[0x([0-9a-f]+)\]")
@@ -43,8 +43,8 @@ _WHY_ELSEWHERE = "its files are in a container: of native code there are symbols
 class CallSite:
     """Where a call was made."""
 
-    program: tuple[Place, ...]  # its own calls, the innermost first
-    libraries: tuple[Place, ...]  # up to the program, the innermost first, without plumbing
+    program: tuple[Location, ...]  # its own calls, the innermost first
+    libraries: tuple[Location, ...]  # up to the program, the innermost first, without plumbing
     why: str  # why there is no line; empty where there is one
     interpreter: str = ""  # the file of one that made the call
 
@@ -63,10 +63,10 @@ class _Frame:
 
 
 @dataclass(frozen=True)
-class _NamedPlace:
+class _NamedLocation:
     """A place of a frame: several of one, where functions were inlined."""
 
-    place: Place
+    place: Location
     of: Literal["program", "library", "plumbing", "nobody"]  # nobody: it has no name
     binary: str
 
@@ -108,7 +108,7 @@ def _parsed(stack: Sequence[str]) -> list[_Frame]:
     return [frame for frame in frames if not _is_skipped(frame)]
 
 
-def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -> CallSite:
+def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Location]]]) -> CallSite:
     """The places in the program's own code, and those of libraries up to the innermost of them."""
     native = list(takewhile(lambda frame: not _INTERPRETER.match(frame.name), stack))
     named = [one for frame in native for one in _named(frame, lines[frame.binary].get(frame.address, []))]
@@ -128,22 +128,22 @@ def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Place]]]) -
     return CallSite(tuple(nameless), tuple(libraries), "" if has_line else _why(native[0].binary))
 
 
-def _named(frame: _Frame, places: Sequence[Place]) -> Iterator[_NamedPlace]:
+def _named(frame: _Frame, places: Sequence[Location]) -> Iterator[_NamedLocation]:
     """The frame's places, and whose they are; of what has no line its symbol, and of what has none its address."""
     if not any(line for _, line, _ in places):
         places = [("", 0, _symbol(frame, places))]
     for file, line, function in places:
         if not function and not file:
-            yield _NamedPlace(("", 0, f"{frame.name}+{frame.address:#x}"), "nobody", frame.binary)
+            yield _NamedLocation(("", 0, f"{frame.name}+{frame.address:#x}"), "nobody", frame.binary)
         elif not _is_library(file, function) and not _SHARED.search(frame.name):
-            yield _NamedPlace((file, line, function), "program", frame.binary)
+            yield _NamedLocation((file, line, function), "program", frame.binary)
         elif _is_plumbing(file, function):
-            yield _NamedPlace((file, line, function), "plumbing", frame.binary)
+            yield _NamedLocation((file, line, function), "plumbing", frame.binary)
         else:
-            yield _NamedPlace((file, line, function or frame.name), "library", frame.binary)
+            yield _NamedLocation((file, line, function or frame.name), "library", frame.binary)
 
 
-def _callers(libraries: list[Place]) -> list[Place]:
+def _callers(libraries: list[Location]) -> list[Location]:
     """The frames without the writing functions that they call; all of them where nothing else is left."""
     outermost = max((i for i, (_, _, function) in enumerate(libraries) if _WRITERS.match(function)), default=-1)
     return libraries[outermost + 1 :] or libraries
@@ -202,7 +202,7 @@ def _why_interpreter(name: str) -> str:
     return f"{name} is an interpreter, and there are hooks for Python, Node.js, Java, Ruby and Perl only"
 
 
-def _symbol(frame: _Frame, places: Sequence[Place]) -> str:
+def _symbol(frame: _Frame, places: Sequence[Location]) -> str:
     """Its function; nothing where that is only the nearest one that a stripped binary still has the name of.
 
     The frame has none where our hook named only the address: then it is no exported one that ``places`` say.

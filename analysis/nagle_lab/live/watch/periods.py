@@ -22,14 +22,9 @@ class Period:
     """What is kept of a period that is over."""
 
     began: str  # UTC, of its first packet
-    seconds: float
     verdict: Verdict
-    reason: str
-    packets: int
-    connections: int
     exchanges: int
     stalled: int
-    stalls: int
     lost_ms: float
 
 
@@ -63,11 +58,8 @@ class PeriodSums:
         if not source.tcp_packets and self.periods:
             return  # nothing happened
         self.listed.append(
-            Period(
-                source.first_time or "", source.duration_s, result.verdict, result.reason, source.packets,
-                s.connections, s.exchanges, s.stalled_exchanges, s.stalls, s.lost_ms_total,
-            )
-        )  # fmt: skip
+            Period(source.first_time or "", result.verdict, s.exchanges, s.stalled_exchanges, s.lost_ms_total)
+        )
         if not self.worst or s.lost_ms_total >= self.worst.summary.lost_ms_total:
             self.worst = result
         self.verdicts[result.verdict] += 1

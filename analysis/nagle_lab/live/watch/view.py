@@ -11,10 +11,9 @@ from typing import Literal
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Ground
-from nagle_lab.diagnosis.result.part import decide_part
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
-from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
 from nagle_lab.live.watch.ring import Snapshot
@@ -286,13 +285,15 @@ def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
     if row.unresolved:
         most = max(result.quality.unresolved, key=lambda one: result.quality.unresolved[one], default=None)
         unresolved = {most: row.unresolved} if most else {}
-    verdict, reason = decide_part(
-        result,
-        packets=row.packets,
-        exchanges=row.exchanges,
-        stalls=row.stalls,
-        unresolved=unresolved,
-        one_way=row.one_way / len(row.connections),
+    verdict, reason = decide(
+        VerdictInput(
+            row.packets,
+            row.exchanges,
+            row.stalls,
+            one_way=row.one_way / len(row.connections),
+            astray_share=result.quality.astray_share,
+            unresolved=unresolved,
+        )
     )
     if lossy and verdict is Verdict.CLEAN:
         return Verdict.INCONCLUSIVE, "packets were lost while recording"

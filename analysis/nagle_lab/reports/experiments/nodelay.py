@@ -19,7 +19,7 @@ from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.comparison import show_comparison
-from nagle_lab.reports.screens.sockets import Owner, SocketAddress, owner, whose_and_where
+from nagle_lab.reports.screens.sockets import Owner, SocketEnd, owner, whose_and_where
 
 SCHEMA: Literal["nagle-lab-nodelay/1"] = "nagle-lab-nodelay/1"
 MOST = 20  # sockets that are named one by one
@@ -45,8 +45,8 @@ class Changed(msgspec.Struct, frozen=True):
 
     processes: list[Owner]
     container: str | None
-    local: SocketAddress
-    remote: SocketAddress | None  # None: it listens
+    local: SocketEnd
+    remote: SocketEnd | None  # None: it listens
 
 
 class Recorded(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.fleet.overview import Heat, Overview
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.template import ENVIRONMENT, render
-from nagle_lab.reports.words.numbers import NONE, thousands
+from nagle_lab.reports.words.numbers import NONE, shortened, thousands
 
 WIDTH, LABEL, ROW, TOP = 600, 176, 24, 44  # of the drawing, in its units
 LEVELS = 5
@@ -48,7 +48,7 @@ def heat_map(heat: Heat) -> Markup:
             "heat.svg.j2",
             cells=cells,
             width=round(width, 2),
-            names=[(shortened(host), TOP + row * ROW) for row, host in enumerate(heat.hosts)],
+            names=[(shortened(host, LONGEST_NAME), TOP + row * ROW) for row, host in enumerate(heat.hosts)],
             ticks=[(LABEL + at * width, text) for at, text in column_labels(heat)],
             height=TOP + len(heat.hosts) * ROW + 4,
             hosts=len(heat.hosts),
@@ -79,12 +79,6 @@ def column_labels(heat: Heat) -> list[tuple[int, str]]:
         "%H:%M" if heat.hours < 24 and count * heat.hours <= 24 else "%m-%d %H h" if heat.hours < 24 else "%Y-%m-%d"
     )
     return [(at, format(heat.begins[at], short)) for at in range(0, count, each) if at <= 0.8 * count]
-
-
-def shortened(name: str) -> str:
-    """A name, shortened to fit beside the map."""
-    keep = LONGEST_NAME // 2
-    return name if len(name) <= LONGEST_NAME else f"{name[:keep]}…{name[1 - keep :]}"
 
 
 def when(time: datetime | None) -> str:

@@ -61,15 +61,11 @@ def _plots() -> Mapping[str, Any]:
         return {"plots": False}
     from nagle_lab.reports.html import charts  # noqa: PLC0415
 
-    return {
-        "plots": True,
-        "cause_plot": charts.cause_plot,
-        "cliff_plot": charts.cliff_plot,
-        "distribution_plot": charts.distribution_plot,
-        "durations_of": charts.durations_of,
-        "time_sequence_plot": charts.time_sequence_plot,
-        "variant_plot": charts.variant_plot,
-    }
+    drawn = (
+        charts.cause_plot, charts.cliff_plot, charts.distribution_plot, charts.durations_of,
+        charts.time_sequence_plot, charts.variant_plot,
+    )  # fmt: skip
+    return {"plots": True} | {function.__name__: function for function in drawn}
 
 
 ENVIRONMENT.globals |= {

@@ -33,7 +33,7 @@ class Owner(msgspec.Struct, frozen=True):
     uid: int
 
 
-class SocketAddress(msgspec.Struct, frozen=True):
+class SocketEnd(msgspec.Struct, frozen=True):
     """An end of a connection, or the one of a listener."""
 
     ip: str
@@ -47,8 +47,8 @@ class Socket(msgspec.Struct, frozen=True):
     container: str | None  # name, or the id where Docker does not tell the name
     namespace: int  # inode of its network namespace
     state: str  # of RFC 9293
-    local: SocketAddress
-    remote: SocketAddress | None  # None: it listens
+    local: SocketEnd
+    remote: SocketEnd | None  # None: it listens
     nodelay: bool | None  # TCP_NODELAY; None, as the next two: it may not be read
     cork: bool | None  # TCP_CORK
     delays_acks: bool | None  # its kernel is in interactive ("pingpong") mode: TCP_QUICKACK reads 0
@@ -78,8 +78,8 @@ def whose_and_where(socket: HostSocket) -> dict[str, Any]:
     return {
         "processes": [Owner(process.pid, process.name, process.uid) for process in socket.processes],
         "container": socket.container or None,
-        "local": SocketAddress(*listed.local),
-        "remote": None if listed.state == LISTEN else SocketAddress(*listed.remote),
+        "local": SocketEnd(*listed.local),
+        "remote": None if listed.state == LISTEN else SocketEnd(*listed.remote),
     }
 
 
