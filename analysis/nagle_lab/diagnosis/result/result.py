@@ -319,7 +319,7 @@ class Result(msgspec.Struct, frozen=True):
         return replace(self, source=replace(self.source, file=name))
 
     def concluded(self, verdict: Verdict, reason: str) -> Self:
-        """The same result, with that verdict and reason."""
+        """The same result, with that verdict and reason; docs/proof.md has a table of where these are decided."""
         return replace(self, verdict=verdict, reason=reason)
 
     @property
