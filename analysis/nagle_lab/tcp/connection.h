@@ -90,6 +90,7 @@ typedef struct { /* Half */
     int64_t tsval;
     int64_t first_tsval;
     int64_t first_tsval_ts;
+    int64_t tsval_clock;
     int64_t ahead;
     int64_t timestamp_step;
     int32_t reactions[REACTIONS][2 * SAMPLES];
@@ -328,9 +329,14 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
     x->last_unpushed = length;
 }
 
+static inline uint32_t clock_of(int64_t tsval, int64_t ts)
+{
+    return (uint32_t)(tsval - ts / 1000000);
+}
+
 static inline void learn_timestamps(half *x, const segment *s)
 {
-    uint32_t ahead = s->tsecr - s->tsval;
+    uint32_t ahead = s->tsecr - s->tsval, clock = clock_of(s->tsval, s->ts);
     if (x->timestamp_step != 1 && x->tsval >= 0)
         x->timestamp_step = common_divisor(x->timestamp_step, s->tsval - x->tsval);
     if (x->tsval < 0) {
@@ -338,6 +344,8 @@ static inline void learn_timestamps(half *x, const segment *s)
         x->first_tsval_ts = s->ts;
     }
     x->tsval = s->tsval;
+    if (x->tsval_clock < 0 || is_after(clock, (uint32_t)x->tsval_clock))
+        x->tsval_clock = clock;
     if ((s->flags & (ACK | SYN)) == ACK && (x->ahead < 0 || is_after(ahead, (uint32_t)x->ahead)))
         x->ahead = ahead;
 }
@@ -357,6 +365,7 @@ static inline void forget_syn_proxy(flow *f, half *x, const segment *s)
 {
     if (!x->data_segments && x->syn_ttl && s->ttl != x->syn_ttl) {
         x->fastest_ack = NEVER;
+        x->tsval_clock = -1;
         f->handshake = -1;
         x->reacted[HANDSHAKE] = 0;
     }

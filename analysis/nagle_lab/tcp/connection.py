@@ -100,7 +100,7 @@ class Half:
         "latest_sent", "lost", "mss", "newly_acked", "not_held", "not_held_end", "offloaded", "packets", "payload",
         "peer", "pure_ack", "pushes", "rcv_nxt", "rcv_wnd", "reactions", "recent", "scale", "seq", "shift", "side",
         "small", "small_ack", "snd_nxt", "snd_una", "stale_echoes", "surely_small_below", "swapped", "syn", "syn_ttl",
-        "syn_window", "timestamp_step", "timestamps", "tsval", "wire",
+        "syn_window", "timestamp_step", "timestamps", "tsval", "tsval_clock", "wire",
     )  # fmt: skip
 
     def __init__(self, connection: "Connection", side: int, first_ts: int) -> None:
@@ -132,6 +132,7 @@ class Half:
         # Its timestamps (RFC 7323)
         self.tsval = self.first_tsval = -1  # the latest, and the first; -1 none
         self.first_tsval_ts = 0  # when that was captured, ns
+        self.tsval_clock = -1  # TSval less the time of capture at its greatest: see clock_of in learned.py; -1 none
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
         self.timestamp_step = 0  # greatest common divisor of the differences between its TSvals; 0 without any
         # Its SYN

@@ -36,6 +36,8 @@ typedef struct {
     uint8_t gap_reply;
     uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */
     int32_t since_full;      /* to the release from the full segment before it, behind the trigger; -1 none is there */
+    uint32_t ack_clock;      /* the ACK's TSval less its time in ms, modulo 2**32; 0 without one */
+    int32_t unused;
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */
@@ -104,7 +106,7 @@ typedef struct {
     int64_t syn[2];          /* sequence number; -1 not captured */
     int64_t next_seq[2];     /* sequence number behind the last one captured; -1 none */
     int64_t ahead[2];        /* TSecr less TSval, modulo 2**32, at its fastest; -1 none */
-    int64_t tsval_clock[2];  /* TSval less the time in ms of its latest segment, modulo 2**32; -1 none */
+    int64_t tsval_clock[2];  /* TSval less the time in ms, modulo 2**32, of the segment least long under way; -1 none */
     int64_t first_not_held[2]; /* frame of the first in not_held; 0 none */
     int64_t held;            /* how long data waited for delayed ACKs; filled in by the diagnosis */
     int64_t round_trips;     /* how long it waited for others; likewise */

@@ -217,16 +217,25 @@ def is_after(one: int, other: int) -> bool:
     return 0 < (one - other) & 0xFFFFFFFF < 0x80000000
 
 
+def clock_of(tsval: int, ts: int) -> int:
+    """A TSval less the time when it was captured, ms, modulo 2**32: the greater, the shorter it was under way."""
+    return (tsval - ts // MS) & 0xFFFFFFFF
+
+
 def learn_timestamps(x: Half, s: Segment) -> None:
     """Note the timestamp of a segment of ``x``, and how far TSecr is ahead of TSval at its fastest (RFC 7323).
 
     That is the least time from the peer's segment to this one, by the ends' clocks, plus how far these are apart.
+    And how far its clock is ahead of the capture's, by the segment that was least long under way.
     """
     if x.timestamp_step != 1 and x.tsval >= 0:
         x.timestamp_step = gcd(x.timestamp_step, s.tsval - x.tsval)
     if x.tsval < 0:
         x.first_tsval, x.first_tsval_ts = s.tsval, s.ts
     x.tsval = s.tsval
+    clock = clock_of(s.tsval, s.ts)
+    if clock != x.tsval_clock and (x.tsval_clock < 0 or is_after(clock, x.tsval_clock)):
+        x.tsval_clock = clock
     ahead = (s.tsecr - s.tsval) & 0xFFFFFFFF
     if ahead != x.ahead and s.flags & (ACK | SYN) == ACK and (x.ahead < 0 or is_after(ahead, x.ahead)):
         x.ahead = ahead
@@ -254,6 +263,7 @@ def forget_syn_proxy(x: Half, s: Segment) -> None:
     """
     if not x.data_segments and x.syn_ttl and s.ttl != x.syn_ttl:
         x.fastest_ack = NEVER
+        x.tsval_clock = -1
         x.connection.handshake = -1
         if x.reactions is not None:
             x.reactions[Reaction.HANDSHAKE] = Samples()

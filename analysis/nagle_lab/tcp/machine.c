@@ -100,12 +100,9 @@ static int close_connection(machine *m, flow *f)
     int is_complete = end_exchange(m, f), client = client_of(f);
     if (is_complete < 0)
         return -1;
-    int64_t clock[2], next_seq[2];
-    for (int side = 0; side < 2; side++) {
-        const half *x = &f->halves[side];
-        next_seq[side] = x->seq >= 0 ? (int64_t)(uint32_t)x->seq : -1;
-        clock[side] = x->tsval >= 0 ? (int64_t)(uint32_t)(x->tsval - x->last_ts / 1000000) : -1;
-    }
+    int64_t next_seq[2];
+    for (int side = 0; side < 2; side++)
+        next_seq[side] = f->halves[side].seq >= 0 ? (int64_t)(uint32_t)f->halves[side].seq : -1;
     connection row = {
         .number = f->number, .first_frame = f->first_frame, .first_ts = f->first_ts, .last_ts = f->last_ts,
         .packets = {one->packets, two->packets},
@@ -114,7 +111,7 @@ static int close_connection(machine *m, flow *f)
         .fastest_ack = {one->fastest_ack == NEVER ? -1 : one->fastest_ack,
                         two->fastest_ack == NEVER ? -1 : two->fastest_ack},
         .handshake = f->handshake, .syn = {one->syn, two->syn}, .ahead = {one->ahead, two->ahead},
-        .next_seq = {next_seq[0], next_seq[1]}, .tsval_clock = {clock[0], clock[1]},
+        .next_seq = {next_seq[0], next_seq[1]}, .tsval_clock = {one->tsval_clock, two->tsval_clock},
         .first_not_held = {one->first_not_held, two->first_not_held}, .not_held = {one->not_held, two->not_held},
         .fin_acks = {one->fin_acks, two->fin_acks}, .program = {-1, -1},
         .data_segments = {one->data_segments, two->data_segments}, .lost = {one->lost, two->lost},
@@ -208,7 +205,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->seq = x->hole = x->not_held_end = x->rcv_nxt = x->syn = x->syn_window = x->copied = -1;
         x->fastest_ack = NEVER;
         x->last_ts = s->ts;
-        x->tsval = x->ahead = -1;
+        x->tsval = x->tsval_clock = x->ahead = -1;
         x->data.number = x->control.number = x->pure_ack.number = x->data_ack.number = -1;
         x->small.number = x->small_ack.number = -1;
         x->data.epoch = x->control.epoch = x->data.exchange = x->control.exchange = -1;
@@ -459,6 +456,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
         .announced = is_announced(x, trigger, s), .gap_ended_by = ack->gap_ended_by, .gap_small = ack->gap_small,
         .gap_reply = ack->gap_reply,
         .trigger_not_held = trigger->end == x->not_held_end, .since_full = (int32_t)since_full,
+        .ack_clock = ack->tsval >= 0 ? clock_of(ack->tsval, ack->ts) : 0,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }

@@ -32,6 +32,7 @@ from nagle_lab.tcp.events import DELAYED, IDLE, MOST_SAMPLES, MS, NO_TIMESTAMPS,
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import (
     acknowledged,
+    clock_of,
     forget_syn_proxy,
     full_size_of,
     is_copy,
@@ -458,6 +459,7 @@ class Machine:
             gap_small=ack.gap_small,
             gap_reply=ack.gap_reply,
             trigger_not_held=trigger.end == x.not_held_end,
+            ack_clock=clock_of(ack.tsval, ack.ts) if ack.tsval >= 0 else 0,
         )
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:
@@ -646,7 +648,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         syn=(one.syn, two.syn),
         next_seq=[half.seq % (1 << 32) if half.seq >= 0 else -1 for half in halves],
         ahead=(one.ahead, two.ahead),
-        tsval_clock=[(half.tsval - half.last_ts // MS) % (1 << 32) if half.tsval >= 0 else -1 for half in halves],
+        tsval_clock=[half.tsval_clock for half in halves],
         first_not_held=(one.first_not_held, two.first_not_held),
         not_held=(one.not_held, two.not_held),
         fin_acks=(one.fin_acks, two.fin_acks),

@@ -668,3 +668,35 @@ def test_what_follows_every_ack_sooner_than_a_round_trip_is_left_open(diagnose, 
     result = diagnose(talk(exchange, 60, rtt_ns=MS, timestamps=False).seen_at("client"))
     assert result.verdict == verdict
     assert ("round_trip_unknown" in result.quality.unresolved) is (verdict == "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize(
+    ("early", "is_held", "later_ms", "verdict"),
+    [
+        (range(5), True, (0, 0), "INCONCLUSIVE"),
+        ((0, 2), True, (0, 0), "CLEAN"),  # too few
+        (range(5), False, (0, 0), "CLEAN"),
+        (range(5), True, (0, 9), "CLEAN"),
+        (range(5), True, (60, 60), "CLEAN"),  # what it waits for is far away
+    ],
+)
+def test_data_that_came_as_soon_behind_early_acks_may_have_waited_for_late_ones(
+    diagnose, early, is_held, later_ms, verdict
+):
+    """On its way to the server an ACK without data waits for up to 12 ms; the client's data does not.
+
+    Or the server pauses as long after each header; or it sends so much later behind early ACKs, and late ones.
+    """
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=60 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        sent = c.server.now_ns
+        c.one_way_ns = 17 * MS + (2 + number * 2 % 5 * 2) * MS
+        c.client_acks(after_ns=10 * US if number in early else LATE + number % 3 * MS)
+        c.one_way_ns = 17 * MS
+        pauses_until = sent + 100 * MS + number * 37 % 97 * MS // 8
+        c.server_sends(BODY, after_ns=later_ms[number > 4] * MS + RELEASE, at_ns=None if is_held else pauses_until)
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(ask, 40, rtt_ns=34 * MS).seen_at("client")).verdict == verdict

@@ -4,7 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, of_a_pool, prompt, reply_in_two, server_held, talk
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    Story,
+    of_a_pool,
+    prompt,
+    reply_in_two,
+    server_held,
+    talk,
+)
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 
@@ -690,10 +702,16 @@ def test_an_end_that_seldom_waits_held_nothing_on_a_path_that_varies(diagnose, b
     assert diagnose(c.seen_at("server")).verdict == verdict
 
 
-@pytest.mark.parametrize(("rtt", "verdict"), [(0, "STALL"), (20 * MS, "INCONCLUSIVE")])
-def test_a_peer_next_door_that_shows_one_timer_is_not_far_away(diagnose, rtt, verdict):
-    """Most ACKs come after 40 to 47 ms, the others after 6 to 20: a path of 20 ms may do that, none of 4 µs."""
-    talks = [Conversation(client=("10.0.0.1", 50_000 + at), rtt_ns=rtt) for at in range(6)]
+@pytest.mark.parametrize(
+    ("rtt", "timestamps", "verdict"),
+    [(0, False, "STALL"), (20 * MS, False, "INCONCLUSIVE"), (20 * MS, True, "STALL")],
+)
+def test_a_peer_next_door_that_shows_one_timer_is_not_far_away(diagnose, rtt, timestamps, verdict):
+    """Most ACKs come after 40 to 47 ms, the others after 6 to 20: a path of 20 ms may do that, none of 4 µs.
+
+    Unless their timestamps tell that they were sent so late.
+    """
+    talks = [Conversation(client=("10.0.0.1", 50_000 + at), rtt_ns=rtt, timestamps=timestamps) for at in range(6)]
     for c in talks:
         c.handshake(after_ns=4 * US)
         for number in range(12):
@@ -703,3 +721,138 @@ def test_a_peer_next_door_that_shows_one_timer_is_not_far_away(diagnose, rtt, ve
             c.server_sends(BODY, after_ns=RELEASE)
             c.client_acks(after_ns=10 * US)
     assert diagnose(merge(*(c.seen_at("server") for c in talks))).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("late", "longer_ms", "timestamps", "said"),
+    [
+        (LATE, 90, True, ("STALL", 39, 0)),
+        (LATE, 90, False, ("INCONCLUSIVE", 0, 0)),
+        (10 * US, 90, True, ("CLEAN", 0, 40)),
+        (10 * US, 90, False, ("INCONCLUSIVE", 0, 0)),
+        (LATE, 0, True, ("STALL", 39, 0)),
+    ],
+)
+def test_timestamps_tell_how_long_acks_were_under_way(diagnose, late, longer_ms, timestamps, said):
+    """By up to ``longer_ms`` more than the fastest: that is the path's, and only the rest the timer's."""
+    c = talk(_with_acks_under_way(late, longer_ms), 40, rtt_ns=20 * MS, timestamps=timestamps)
+    result = diagnose(c.seen_at("server"))
+    assert (result.verdict, result.summary.stalls, result.summary.round_trip_holds.count) == said
+
+
+@pytest.mark.parametrize(
+    ("pause", "step", "verdict"),
+    [(90 * SECOND, 1, "STALL"), (100 * SECOND, 1, "INCONCLUSIVE"), (0, 4, "INCONCLUSIVE")],
+)
+def test_timestamps_tell_nothing_where_clocks_may_have_parted_or_count_no_milliseconds(
+    diagnose, pause, step, verdict
+):
+    """The connection lasts that long; its timestamps count ``step`` ms."""
+    c = talk(_with_acks_under_way(LATE, 90, pause), 40, rtt_ns=20 * MS)
+    segments = [replace(s, timestamps=tuple(one // step * step for one in s.timestamps)) for s in c.seen_at("server")]
+    assert diagnose(segments).verdict == verdict
+
+
+def test_no_ack_is_under_way_for_longer_than_it_is_late(diagnose):
+    """The capture's clock is set forward by a second in the middle: timestamps seem to be late from then on."""
+    segments = talk(reply_in_two(LATE, lambda _: RELEASE), 41, rtt_ns=20 * MS).seen_at("server")
+    half = len(segments) // 2
+    later = [replace(s, ts_ns=s.ts_ns + SECOND) for s in segments[half:]]
+    result = diagnose(segments[:half] + later)
+    assert result.verdict == "STALL" and result.summary.stalls >= 39
+
+
+@pytest.mark.parametrize(("longer_ms", "verdict"), [(40, "INCONCLUSIVE"), (150, "STALL")])
+def test_data_may_have_been_under_way_as_long_as_acks_were(diagnose, longer_ms, verdict):
+    """Every third ACK comes 40 ms late; others, behind which nothing waits, were under way for ``longer_ms`` more."""
+    write_two = _with_acks_under_way(LATE, 0)
+
+    def ask(c: Conversation, number: int) -> None:
+        if number % 3 == 0:
+            write_two(c, number)
+            return
+        prompt(c, number)
+        c.server_sends(BODY, after_ns=60 * MS)
+        c.one_way_ns += longer_ms * MS * (number % 3 == 1)
+        c.client_acks(after_ns=10 * US)
+        c.one_way_ns = 10 * MS
+        c.server_sends(HEADER, after_ns=9 * MS + number * 613 * US)
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(ask, 60, rtt_ns=20 * MS).seen_at("server")).verdict == verdict
+
+
+@pytest.mark.parametrize("place", ["client", "server"])
+def test_acks_are_late_on_a_path_longer_than_any_timer(diagnose, place):
+    """By satellite: from the trigger to its ACK 620 ms pass at the server."""
+    c = talk(reply_in_two(LATE, lambda _: RELEASE), 20, rtt_ns=580 * MS)
+    result = diagnose(c.seen_at(place))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
+
+
+@pytest.mark.parametrize(
+    ("late", "thinks_ms", "timestamps", "verdict"),
+    [
+        (LATE, (5, 40, 70), True, "STALL"),
+        (LATE, (5, 40, 70), False, "INCONCLUSIVE"),
+        (10 * US, (5, 40, 70), True, "INCONCLUSIVE"),  # by the queue alone
+        (LATE, (150,), True, "INCONCLUSIVE"),  # nothing of the client shows that no queue stands all the time
+    ],
+)
+def test_a_timer_shows_beside_a_queue_by_how_much_it_takes_at_least(diagnose, late, thinks_ms, timestamps, verdict):
+    """A queue before the client delays the data by up to 60 ms; timestamps tell that its ACKs were not delayed."""
+
+    def ask(c: Conversation, number: int) -> None:
+        queue_ns = 10 * MS + max(number * 37 % 97 - 37, 0) * MS
+        c.client_sends(REQUEST, after_ns=thinks_ms[number % len(thinks_ms)] * MS)
+        c.one_way_ns = queue_ns
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.one_way_ns = 10 * MS
+        c.client_acks(after_ns=late)
+        c.one_way_ns = queue_ns
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.one_way_ns = 10 * MS
+
+    c = talk(ask, 40, rtt_ns=20 * MS, timestamps=timestamps)
+    assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("every", "late", "varies_ms", "verdict"),
+    [
+        (5, LATE, 6, "STALL"),
+        (12, LATE, 6, "INCONCLUSIVE"),
+        (5, 20 * MS, 2, "STALL"),  # another stack's timer, or a program that reads late
+        (12, 20 * MS, 2, "INCONCLUSIVE"),
+    ],
+)
+def test_the_slowest_few_may_be_the_path_s(diagnose, every, late, varies_ms, verdict):
+    """Of 60 ACKs every fifth is late, or five are; whether or not by Linux's timer, as their timestamps show."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.one_way_ns = 10 * MS + number * 37 % 97 * varies_ms * MS // 97
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=late if number % every == 1 else 10 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+
+    c = talk(ask, 61, rtt_ns=20 * MS, timestamps=late == LATE)
+    assert diagnose(c.seen_at("server")).verdict == verdict
+
+
+def _with_acks_under_way(late: int, longer_ms: int, pause: int = 0) -> Story:
+    """Replies in two writes, whose first is acknowledged after ``late`` ns, by an ACK that is under way for longer.
+
+    With a ``pause``, ns, in the middle.
+    """
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=60 * MS + pause * (number == 20))
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.one_way_ns += number * 37 % 97 * longer_ms * MS // 97
+        c.client_acks(after_ns=late)
+        c.one_way_ns = 10 * MS
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    return ask

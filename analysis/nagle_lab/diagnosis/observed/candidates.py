@@ -29,6 +29,7 @@ from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
 
 TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known
+CLOCKS_KEEP_STEP = 100_000 * MS  # that of an end and that of the capture: so long they part by a few ms at most
 
 NOT_RELEASED_AFTER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
 
@@ -56,6 +57,8 @@ class Candidates:
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
     tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
+    ack_delayed : how much longer than that peer's fastest segment the ACK was under way, by its timestamp, ns; -1 not
+        known
     peer_own_accord : how often on that connection the peer sent data unasked: NOT_RELEASED_AFTER or more after all of
         its own was acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
@@ -123,7 +126,13 @@ class Candidates:
 
         That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
         time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
+        How much longer the ACK itself was under way, by its timestamp, is not counted.
         """
+        late = self.captured_late_by(fastest)
+        return late - select(self.ack_delayed <= late, maximum(self.ack_delayed, 0), 0)
+
+    def captured_late_by(self, fastest: int) -> Column:
+        """The same, with all of the time that the ACK was under way to the capture point, ns."""
         return self.trigger_to_ack - maximum(self._soonest, fastest)
 
     @cached_property
@@ -154,6 +163,7 @@ class _Joined(dict[str, Column]):
                 involved.of_side("timestamp_step", side),
                 involved.of_side("timestamp_step", peer),
             ),
+            "ack_delayed": lambda: _ack_delayed(rows, involved, peer),
             "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
             "not_held": lambda: involved.of_side("not_held", side),
             "first_not_held": lambda: involved.of_side("first_not_held", side),
@@ -165,7 +175,7 @@ class _Joined(dict[str, Column]):
         }
         if without_echoes := programs.without_echoes:
             says_nothing = among(involved.of_side("program", side), without_echoes)
-            for name in ("echo", "tsval_delay"):
+            for name in ("echo", "tsval_delay", "ack_delayed"):
                 self[name] = select(says_nothing, -1, self[name])
 
     def __missing__(self, name: str) -> Column:
@@ -250,6 +260,18 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     by_itself = rows_where(late & (rows["pure"] > 0) & (rows["ack_frame"] > 0))
     counted = counts(pick(keys, by_itself), 2 * len(involved.numbers))
     return pick(counted, 2 * involved.of + sides)
+
+
+def _ack_delayed(rows: Columns, involved: Involved, peer: Column) -> Column:
+    """See ``ack_delayed``; the ACKs are from these sides (n,).
+
+    The step of both clocks is taken off. Unknown where the clocks may have parted meanwhile, or the timestamps do not
+    count milliseconds.
+    """
+    clock, step = involved.of_side("tsval_clock", peer), involved.of_side("timestamp_step", peer)
+    lasted = involved.rows("last_ts") - involved.rows("first_ts")
+    is_known = (clock >= 0) & (step <= TIMESTAMP_STEP) & (lasted < CLOCKS_KEEP_STEP)
+    return select(is_known, maximum((((clock - rows["ack_clock"]) & 0xFFFFFFFF) - 1) * MS, 0), -1)
 
 
 def _tsval_delay(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:

@@ -179,7 +179,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
     if len(delayed):
         judged.reject(pure - delayed, Rejected.LATER_RELEASE)
     else:
-        _judge_close_ones(pure, expected, judged)
+        _judge_close_ones(pure, expected, observed, judged)
     return delayed
 
 
@@ -257,7 +257,7 @@ def _is_a_posted_excerpt(pure: Candidates, observed: Observed) -> bool:
     return len(pure) < REPEATED and not observed.program.reactions.handshake and highest(pure.ack_to_release) < NEAR
 
 
-def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> None:
+def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> None:
     """Leave open what may be released though it comes later than by a round trip; reject the others.
 
     That is all where data follows the ACK, what left at once by its timestamps, or what came nearly as soon as it
@@ -265,7 +265,7 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> 
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
     chance = pure.picked([])
-    if follows_ack(pure):
+    if follows_ack(pure) or _are_as_soon_behind_early_acks(pure, observed.early, expected):
         close = pure
     elif timestamps_tell(pure):
         at_once = sent_at_once(pure)
@@ -277,6 +277,17 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, judged: Judged) -> 
     judged.leave_open(close, Obstacle.PATH_VARIES)
     judged.leave_open(chance, Obstacle.COINCIDENCE)
     judged.reject(pure - close - chance, Rejected.LATER_RELEASE)
+
+
+def _are_as_soon_behind_early_acks(pure: Candidates, early: Candidates, expected: _Expected) -> bool:
+    """Whether nearly all followed their late ACKs as soon as data follows early ones, and that came earlier for it.
+
+    A program's pauses are as long where the ACK came early; and what a relay waits for may be far away.
+    """
+    if len(early) < REPEATED or len(pure) < COMPARABLE or len(expected.compared) < NEARLY_ALL * len(pure):
+        return False
+    came_earlier = percentile(early.trigger_to_release, 90) < percentile(pure.trigger_to_release, 10)
+    return came_earlier and percentile(pure.ack_to_release, 90) <= highest(early.ack_to_release)
 
 
 def _not_by_one_clock(c: Candidates, base: int) -> Candidates:

@@ -1,8 +1,8 @@
 """Which ACKs were late: a delayed-ACK timer, not the path, made them so (:func:`late_candidates`)."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, as_column, highest, lowest, maximum, percentile, total
-from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, REPEATED
+from nagle_lab.diagnosis.observed.columns import Column, as_column, highest, lowest, percentile, total
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import (
     AT_CAPTURE_POINT,
     NEAR,
@@ -11,10 +11,10 @@ from nagle_lab.diagnosis.observed.observed import (
     late_margin,
     round_trip_bounds,
 )
-from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Reactions
+from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, spread
-from nagle_lab.tcp.events import DELAYED, MS, Echo
+from nagle_lab.tcp.events import DELAYED, MS
 
 # A timer's waits differ by a few jiffies; where they differ by more, the path may be what made the ACKs late.
 TIMER_SPREAD = 12 * MS
@@ -41,21 +41,21 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     piggybacked ones late, nothing is added.
     """
     peer_fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
-    late = c.only((c.late_by(peer_fastest) >= margin) & (c.trigger_to_ack < LONGEST_WAIT))
-    sent_late = _sent_late_by_timestamps(late, c, observed)
+    waits = c.late_by(peer_fastest)
+    late = c.only((waits >= margin) & (waits < LONGEST_WAIT))
     held = _held_for_a_round_trip(observed)
     unsure = _may_all_be_late(held, observed)
     judged.leave_open(unsure, Obstacle.NO_HANDSHAKE)
     judged.round_trips.append((held - unsure).row)
-    judged.reject(c - sent_late - unsure, Rejected.NOT_LATE)
-    pure, piggybacked = sent_late.only(sent_late.pure), sent_late.only(sent_late.pure == 0)
+    judged.reject(c - late - unsure, Rejected.NOT_LATE)
+    pure, piggybacked = late.only(late.pure), late.only(late.pure == 0)
     peers = observed.program.peer_reactions
     round_trips = _round_trips_to_peers(pure, peers)
     is_far = peer_fastest >= NEAR or (len(round_trips) > 0 and percentile(round_trips, 25) >= NEAR)
     may_vary = _vary_though_linux(pure, peer_fastest, observed.setting.resolution)
     if not is_far and not may_vary and not _what_no_timer_delays_is_as_late(pure, observed):
-        return sent_late
-    if len(pure) and _is_made_by_the_path(late.only(late.pure), len(pure), c.only(c.pure), observed):
+        return late
+    if len(pure) and _is_made_by_the_path(pure, c.only(c.pure), observed):
         _leave_to_the_path(pure, observed, judged)
         pure = pure.picked([])
     # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
@@ -143,61 +143,64 @@ def _round_trips_to_peers(pure: Candidates, peers: Reactions) -> Column:
     return pure.peer_fastest_ack
 
 
-def _is_made_by_the_path(late: Candidates, sent_late_count: int, c: Candidates, observed: Observed) -> bool:
-    """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK.
-
-    Also where many of them, all but ``sent_late_count``, were sent in time by the ends' timestamps, and were under
-    way for long: what happens to ACKs happens to the data before them, too.
-    """
+def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) -> bool:
+    """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK."""
     peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
-    under_way = len(late) - sent_late_count
-    if (under_way > 1 and 2 * under_way >= sent_late_count) or _are_late_both_ways(late, observed):
-        return True
     if _what_no_timer_delays_is_as_late(late, observed):
+        return True
+    are_few = _are_the_slowest_few(late, c)
+    if not are_few and _are_sent_by_a_timer(late, c, observed):
+        return False
+    if _was_path_seen_to_delay(late, c, observed):
         return True
     if _are_alike_and_alone(late, c, peer_fastest):
         return False
     is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     return (
-        _all_else_is_as_late(late, peer_fastest, more)
+        are_few
+        or _all_else_is_as_late(late, peer_fastest, more)
         or _follow_those_in_time(late, c, peer_fastest)
         or _waits_differ(late, peer_fastest, peers)
         or _every_ack_is_as_late(late, peer_fastest, peers)
-        or _are_the_slowest_few(late, c)
         or _as_many_came_a_little_sooner(late, c, peer_fastest)
     )
 
 
-def _sent_late_by_timestamps(late: Candidates, c: Candidates, observed: Observed) -> Candidates:
-    """Without those whose ACK was sent in time and under way for long, by the ends' timestamps (RFC 7323).
+def _was_path_seen_to_delay(late: Candidates, c: Candidates, observed: Observed) -> bool:
+    """Whether ACKs were under way for so long, by their timestamps, that the data before them may have been, too.
 
-    They tell only where data behind early ACKs shows that the timestamp clocks of both ends keep step.
+    Half as many others as there are late ones, two at least, would be late but for that.
     """
-    fastest, margin = observed.sender_fastest, late_margin(observed.peer_fastest)
-    early = c.only((c.late_by(observed.peer_fastest) < margin) & (c.tsval_delay >= 0))
-    soon = early.only(early.ack_to_release - fastest < NEAR).tsval_delay
-    if len(soon) < CONCLUSIVE or percentile(soon, 90) * MS > LEAST_DELAY:
-        return late
-    way, is_known = _one_way_delay_of_acks(late, fastest)
-    waits = late.late_by(observed.peer_fastest)
-    is_late = waits - way >= margin
-    return late.only(is_late | (is_known == 0))
+    fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
+    by_path = c.only((c.captured_late_by(fastest) >= margin) & (c.late_by(fastest) < margin))
+    return len(by_path) > 1 and 2 * len(by_path) >= len(late)
 
 
-def _one_way_delay_of_acks(late: Candidates, fastest: int) -> tuple[Column, Column]:
-    """How much longer than the fastest their ACKs were under way, ns, by the ends' timestamps; where these tell."""
-    after_capture = maximum(late.ack_to_release - fastest, 0)
-    way = (late.tsval_delay - CLOCK_ERROR) * MS - after_capture
-    return way, (late.echo == Echo.AFTER) & (late.tsval_delay >= 0)
+def _are_sent_by_a_timer(late: Candidates, c: Candidates, observed: Observed) -> bool:
+    """Whether nearly all were sent as late as Linux's timer fires and later, by their timestamps, and some no later.
+
+    Timestamps tell how long ACKs were under way, and not their data. So not where ACKs that were long under way
+    mostly took as long as that timer: data may have, too. Nor where neither a quarter of the ACKs, in time, nor
+    sooner data shows that the path takes no longer meanwhile.
+    """
+    peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
+    when_sent = late.only(late.ack_delayed >= 0)
+    if len(when_sent) < REPEATED:
+        return False
+    in_time = sum(ns - peer_fastest < late_margin(peer_fastest) for ns in peers.ack)
+    if in_time < max(A_FEW * len(peers.ack), 1) and not _data_comes_sooner(late, peer_fastest, peers):
+        return False
+    long_under_way = c.only(c.ack_delayed >= LINUX_TIMER / 2).ack_delayed
+    if 2 * _as_long_as_linux_timer(long_under_way) > len(long_under_way):
+        return False
+    waits = when_sent.late_by(peer_fastest)
+    are_no_sooner = total(waits >= LINUX_TIMER) > NEARLY_ALL * len(when_sent)
+    return are_no_sooner and _as_long_as_linux_timer(waits) > A_FEW * len(when_sent)
 
 
-def _are_late_both_ways(late: Candidates, observed: Observed) -> bool:
-    """Whether half of them would not be late if their data had been under way for as much longer as the ACKs were."""
-    way, is_known = _one_way_delay_of_acks(late, observed.sender_fastest)
-    margin = late_margin(observed.peer_fastest)
-    by_path = is_known & (way >= margin) & (late.late_by(observed.peer_fastest) - 2 * way < margin)
-    return 2 * total(by_path) >= len(late)
+def _as_long_as_linux_timer(times: Column) -> int:
+    return total((times >= LINUX_TIMER) & (times <= LINUX_TIMER + TIMER_SPREAD))
 
 
 def _all_else_is_as_late(late: Candidates, peer_fastest: int, more: list[int], enough: int = REPEATED) -> bool:

@@ -30,7 +30,8 @@ SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
     at_once, usual = len(observed.program.reactions.release), 0.8 * percentile(pure.trigger_to_ack, 50)
-    soon = at_once + total(observed.early.trigger_to_release <= usual)
+    away = observed.sender_fastest if observed.is_away else 0
+    soon = at_once + total(observed.early.trigger_to_release <= usual + away)
     return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 
