@@ -700,3 +700,19 @@ def test_data_that_came_as_soon_behind_early_acks_may_have_waited_for_late_ones(
         c.client_acks(after_ns=10 * US)
 
     assert diagnose(talk(ask, 40, rtt_ns=34 * MS).seen_at("client")).verdict == verdict
+
+
+def test_far_away_a_few_late_acks_are_delayed_by_the_path_where_early_ones_show_that_data_waits(diagnose):
+    """On a path longer than Linux's timer, one ACK in eight is under way for 15 ms more than the others."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=5 * MS)
+        c.server_sends(HEADER, after_ns=10 * US)
+        c.one_way_ns = 30 * MS + 15 * MS * (number % 8 == 5)
+        c.client_acks(after_ns=10 * US if number % 8 == 1 else LATE + number % 3 * MS)
+        c.one_way_ns = 30 * MS
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(ask, 41, rtt_ns=60 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 35)
