@@ -12,6 +12,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.experiments.software.guarded import Selection, guard
+from nagle_lab.experiments.writes.joining import UNORDERED
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.tracing import strace_command
@@ -142,7 +143,8 @@ def test_threads_that_write_to_one_socket_at_once(tmp_path):
             both.wait()
         """,
     )
-    assert found.named + (found.problem != "") > 0
+    assert found.stalls >= 15
+    assert found.pairs or UNORDERED in found.problem
     for pair in found.pairs:
         assert {pair.trigger.bytes, pair.held.bytes} == {200, 600}
         assert pair.trigger.thread != pair.held.thread and pair.between_ms >= 0

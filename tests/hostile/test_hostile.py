@@ -22,7 +22,7 @@ from nagle_lab.tcp import tables
 from support import schemas
 from support.files import rewrite
 from support.stories import nodelay, server_held, talk
-from support.synthetic import MS, US, Conversation, pcap_bytes, pcapng_bytes
+from support.synthetic import pcap_bytes, pcapng_bytes
 from support.waiting import unread, within
 
 pytestmark = pytest.mark.long
@@ -112,20 +112,6 @@ def test_random_damage(run, tmp_path, form):
         rewrite(path, content)
         results += diagnosed(run, path) is not None
     assert results > 20  # most of the damage leaves something to be diagnosed
-
-
-# ------------------------------------------------------------------------------------ what the fuzzer found
-
-
-def test_a_stall_before_any_request_was_seen(run, tmp_path):
-    """The server speaks first, in two writes; or what it answers is missing from the capture."""
-    banner = Conversation()
-    banner.handshake()
-    banner.server_sends(238)
-    banner.client_acks(after_ns=41 * MS)
-    banner.server_sends(615, after_ns=15 * US)
-    (tmp_path / "c").write_bytes(pcap_bytes(banner.segments))
-    assert diagnosed(run, tmp_path / "c")
 
 
 # ------------------------------------------------------------------------------------ memory and time

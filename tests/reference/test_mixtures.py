@@ -21,7 +21,7 @@ def mixed() -> list[Mixture]:
 def test_there_are_some_of_each_kind(mixed):
     verdicts = {(mixture.one.position, mixture.one.verdict, mixture.other.verdict) for mixture in mixed}
     ways = {(mixture.one.position, mixture.are_side_by_side, mixture.have_one_client) for mixture in mixed}
-    assert len(mixed) > 500 and len(verdicts) == 3 * 2 * 2 and len(ways) == 2 * 3 + 2
+    assert len(mixed) == 652 and len(verdicts) == 3 * 2 * 2 and len(ways) == 2 * 3 + 2
 
 
 @pytest.fixture(scope="module")

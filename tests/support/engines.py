@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any
 
+import pytest
+
 from nagle_lab.capture.pcap import MAGICS, PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import Facts, StoppedError
@@ -17,6 +19,9 @@ from nagle_lab.tcp.tables import Tables
 ENGINES: dict[str, Callable[..., Any]] = {"plain": PlainEngine}
 if compiled.LIBRARY is not None:
     ENGINES["compiled"] = partial(compiled.CompiledEngine, compiled.LIBRARY)
+needs_compiled = pytest.mark.skipif(
+    compiled.LIBRARY is None, reason="there is no C compiler here: plain Python does it"
+)
 
 
 class Pieces:

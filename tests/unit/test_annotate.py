@@ -55,11 +55,18 @@ def test_the_capture_itself_is_never_written_over(run, held, tmp_path):
     assert held.read_bytes() == before
 
 
-@pytest.mark.parametrize("out", ["no/such/folder/out.pcapng", ".", "pipe"])
-def test_where_no_file_can_be_is_refused(run, held, tmp_path, monkeypatch, out):
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("no/such/folder/out.pcapng", "there is no folder no/such/folder: create it"),
+        (".", "name a file in one that exists"),
+        ("pipe", "exists and is not a regular file"),
+    ],
+)
+def test_where_no_file_can_be_is_refused(run, held, tmp_path, monkeypatch, out, said):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
-    refused(run, held, "-o", out, "--force")
+    assert said in refused(run, held, "-o", out, "--force")
 
 
 @pytest.mark.parametrize("kind", [OSError(28, "No space left on device"), KeyboardInterrupt(), NagleLabError("no")])

@@ -9,8 +9,10 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "ci" / "nagle-regression.sh"
@@ -140,10 +142,38 @@ def test_a_set_up_that_fails_is_2(ci, tmp_path):
     assert code == 2 and "setup/engine.sh" in err
 
 
-def test_the_workflow_calls_the_script_and_nothing_else_decides():
+def test_the_workflow_can_be_called_and_only_its_script_decides():
     text = (WORKFLOWS / "nagle-regression.yml").read_text()
     assert "workflow_call:" in text
-    assert re.findall(r"ci/nagle-regression\.sh", text)
+    assert [kind for step in steps_of(text) for kind in step if kind in ("uses", "run")] == ["uses", "run", "uses"]
+
+
+def steps_of(text: str) -> list[dict[str, Any]]:
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    return job["steps"]
+
+
+@pytest.mark.parametrize(
+    ("code", "noisy_is_red", "ends", "said"),
+    [
+        (0, False, 0, "outcome=green\n"),
+        (1, False, 1, "outcome=red\n"),
+        (3, False, 0, "outcome=noisy\n"),
+        (3, True, 1, "outcome=noisy\n"),
+        (2, False, 2, ""),
+    ],
+)
+def test_the_workflow_ends_as_the_script_says(tmp_path, code, noisy_is_red, ends, said):
+    script, output = tmp_path / "nagle-lab" / "ci" / SCRIPT.name, tmp_path / "output"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"#!/bin/sh\nexit {code}\n")
+    script.chmod(0o755)
+    output.touch()
+    _, step, _ = steps_of((WORKFLOWS / "nagle-regression.yml").read_text())
+    settings = {"SERVER_IMAGE": "", "NOISY_IS_RED": str(noisy_is_red).lower(), "GITHUB_OUTPUT": str(output)}
+    environment = {"PATH": os.environ["PATH"], **settings}
+    done = subprocess.run(["bash", "-ec", step["run"]], check=False, cwd=tmp_path, env=environment, timeout=60)
+    assert (done.returncode, output.read_text()) == (ends, said)
 
 
 def test_the_project_s_own_ci_is_one_script():

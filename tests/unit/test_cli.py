@@ -257,10 +257,17 @@ def test_two_captures_of_the_same_traffic_tell_delay_and_hold_apart(run):
     assert len(out.splitlines()) == 3
 
 
-@pytest.mark.parametrize("captures", [[STALLED], [STALLED, STALLED.parent], [STALLED, CLEAN]])
-def test_what_is_not_the_same_traffic_is_refused(run, captures):
+@pytest.mark.parametrize(
+    ("captures", "said"),
+    [
+        ([STALLED], "takes two capture files"),
+        ([STALLED, STALLED.parent], "takes two capture files"),
+        ([STALLED, CLEAN], "have no connection in common"),
+    ],
+)
+def test_what_is_not_the_same_traffic_is_refused(run, captures, said):
     code, out, err = run("analyze", "--same-traffic", *captures)
-    assert (code, out) == (Exit.UNUSABLE, "")
+    assert (code, out, said in err) == (Exit.UNUSABLE, "", True)
     assert err.count("\n") == 1
 
 

@@ -23,7 +23,7 @@ from nagle_lab.tcp.events import MOST_SAMPLES
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import COPY, SAMPLES
 from nagle_lab.tcp.waited import FULL_WAIT, SHORT
-from support.engines import ENGINES, contents_of, followed, plainly
+from support.engines import ENGINES, contents_of, followed, needs_compiled, plainly
 from support.stories import CLEAN, STALLED, talk
 from support.synthetic import (
     ETHERNET,
@@ -44,9 +44,6 @@ from support.truth import lookalikes, references
 
 CAPTURES = [capture.path for capture in references() + lookalikes()]
 
-needs_compiled = pytest.mark.skipif(
-    compiled.LIBRARY is None, reason="there is no C compiler here: plain Python does it"
-)
 CC = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
 
 # ----------------------------------------------------------------------------------------------- set-up

@@ -106,7 +106,7 @@ def test_many_bytes_that_no_call_wrote(tmp_path, seed):
     kept = random.Random(seed)
     story.calls = [call for call in story.calls if kept.random() < 0.8]
     found = story.joined(tmp_path)
-    right(found)
+    assert right(found)
     assert found.missing
 
 

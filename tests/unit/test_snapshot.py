@@ -1,10 +1,8 @@
 """An engine that was saved between two files, and one that goes on from there: as if there had been but one."""
 
 import pickle
-import platform
 import tempfile
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +12,10 @@ from hypothesis import strategies as st
 
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.errors import NagleLabError
-from nagle_lab.tcp import compiled, machine, snapshot
+from nagle_lab.tcp import machine, snapshot
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
-from support.engines import ENGINES
+from support.engines import ENGINES, needs_compiled
 from support.files import rewrite
 from support.synthetic import MS, SECOND, Conversation, merge, pcap_bytes
 
@@ -94,8 +92,6 @@ def test_wherever_an_engine_is_saved_it_goes_on_as_if_it_had_not_been(cuts, save
 
 
 def test_sweeps_and_reused_ports_fall_where_they_would(make, tmp_path, monkeypatch):
-    if make is not PlainEngine and not isinstance(make, partial):
-        pytest.fail("which engine is this?")
     later = [replace(s, ts_ns=s.ts_ns + 120 * SECOND, seq=(s.seq + 7_000_000) & 0xFFFFFFFF) for s in PACKETS]
     if make is PlainEngine:
         monkeypatch.setattr(machine, "SWEEP", 100)
@@ -137,10 +133,8 @@ def test_a_snapshot_of_another_build_is_refused_with_one_line(make):
             snapshot.restore(other, b"GIF89a", "x")
 
 
-def test_the_two_engines_refuse_each_other_s(make):
-    if compiled.LIBRARY is None:
-        assert platform.machine() and list(ENGINES) == ["plain"]
-        return
+@needs_compiled
+def test_the_two_engines_refuse_each_other_s():
     with ENGINES["plain"]() as plain, ENGINES["compiled"]() as fast:
         for one, other in ((plain, fast), (fast, plain)):
             with pytest.raises(NagleLabError, match="same build"):
@@ -172,10 +166,8 @@ def test_what_is_no_snapshot_of_plain_python_is_refused(saved):
         PlainEngine().restore(saved)
 
 
+@needs_compiled
 def test_a_compiled_snapshot_that_ends_early_or_late_is_none():
-    if compiled.LIBRARY is None:
-        assert list(ENGINES) == ["plain"]
-        return
     with ENGINES["compiled"]() as engine:
         state = engine.save()
     for wrong in (state[:-1], state + b"\0", b"", state[: len(state) // 2]):
