@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -150,15 +151,26 @@ def remove_images(lab: Lab, *bases: str) -> None:
         subprocess.run(["docker", "image", "rm", name], check=False, capture_output=True)
 
 
-def traced(runs: Path, scenario: str, variant: str, **parameters: str) -> tuple[int, str, Run, dict[str, Any]]:
+def traced(
+    runs: Path,
+    scenario: str,
+    variant: str,
+    *options: str | Path,
+    meanwhile: Callable[[], None] = lambda: None,
+    **parameters: str,
+) -> tuple[int, str, Run, dict[str, Any]]:
     """Run that variant with --trace; gives exit code, stderr, the run in the folder ``runs``, and its JSON.
 
-    Where it was not traced, stderr ends with the verdict without strace and its reason.
+    Where it was not traced, stderr ends with the verdict without strace and its reason. ``meanwhile`` is called once
+    the run has begun.
     """
-    command = [NAGLE_LAB, "run", scenario, variant, "--trace", "--json", "--runs", runs, "--html", runs / "page.html"]
-    done = subprocess.run(
-        command, env=os.environ | parameters, capture_output=True, text=True, timeout=300, check=False
-    )
+    command = [NAGLE_LAB, "run", scenario, variant, "--trace", "--json", "--runs", runs, *options]
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(
+            subprocess.run, command, env=os.environ | parameters, capture_output=True, text=True, timeout=300
+        )
+        meanwhile()
+        done = begun.result()
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)
     check("run", result)

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.lab.containers.process import Finished
 from nagle_lab.lab.folder import RunFolder
 from nagle_lab.lab.scenarios.scenario_file import scenarios
 from soak import command
@@ -175,6 +176,24 @@ def test_the_folder_of_a_run_is_found_be_it_complete_or_failed(tmp_path: Path, e
     run = RunFolder.create(tmp_path, "a-b")
     assert command._recorded_in(tmp_path) is None
     assert ended(run) == command._recorded_in(tmp_path)
+
+
+def test_the_command_of_a_run_is_nagle_lab_run(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(command, "_RUN", [*command._RUN, "--set", "COLOUR=red"])  # so that nothing is started
+    entry = command._make(STALLED, tmp_path, set())
+    assert (entry.verdict, entry.code) == (None, Exit.UNUSABLE)
+    assert entry.reason.startswith("COLOUR is not a parameter of nginx-static")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_kept_of_a_run_is_what_a_run_writes(run):
+    """The stand-in is held to a real run folder."""
+    folder = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off"
+    finished = Finished((), Exit.OK, run("show", "--json", folder).out, "")
+    kept = command._entry(STALLED, finished, folder, None)
+    assert (kept.verdict, kept.reason, kept.disagreeing, kept.lost) == ("STALL", "", [], 0)
+    assert kept.captured == 2 * 528 and kept.stages_s["load"] > 0 and kept.noise and kept.revision
+    assert "None" not in kept.machine
 
 
 def test_why_a_run_is_inconclusive_is_kept(stand_in: Path, monkeypatch):
