@@ -111,17 +111,33 @@ def test_a_command_that_fails_keeps_its_exit_code(step):
     assert "one\n" in ended.log and "two\n" not in ended.log
 
 
-def test_every_input_takes_effect(step):
-    stalls = shlex.join(server("two-writes"))
-    assert step(stalls, EXPECT="stall", KEEP="true").outputs["upload"] == "true"
-    assert step(stalls, PORTS="80\n443").outputs["verdict"] == "INCONCLUSIVE"
-    assert step(stalls, ALLOW="127.0.0.1:1 :2").code == 1
-    assert step("sleep 60", TIME_LIMIT="1s").code == 124
-    traced = step(stalls, TRACE="true")
-    assert traced.code == 1 and "next          make one of these changes and run it again" in traced.log
-    both = step(shlex.join(server("one-write")), BOTH_SIDES="true")
-    assert (both.code, both.outputs["verdict"]) == (0, "CLEAN")
-    assert "one write protects it" in both.summary
+@pytest.mark.parametrize(
+    ("inputs", "options", "upload"),
+    [
+        ({}, "--expect clean", "false"),
+        (
+            {"EXPECT": "stall", "KEEP": "true", "PORTS": "80\n443", "ALLOW": "127.0.0.1:1 :2", "TIME_LIMIT": "1s",
+             "TRACE": "true", "BOTH_SIDES": "true"},
+            "--expect stall --both-sides --trace --time-limit 1s --port 80 --port 443 --allow 127.0.0.1:1 --allow :2",
+            "true",
+        ),
+    ],
+)  # fmt: skip
+def test_every_input_is_an_option_of_the_guard(step, tmp_path, inputs, options, upload):
+    """With a nagle-lab that only notes what it is asked for."""
+    noted, noting = tmp_path / "noted", tmp_path / "nagle-lab"
+    noting.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{shlex.quote(str(noted))}\n')
+    noting.chmod(0o755)
+    set_up = tmp_path / "check out" / "setup" / "python.sh"
+    set_up.write_text(
+        f'#!/bin/sh\nmkdir -p "$NAGLE_LAB_VENV/bin"; cp {shlex.quote(str(noting))} "$NAGLE_LAB_VENV/bin"\n'
+    )
+    ended = step("make test", **inputs)
+    assert (ended.code, ended.outputs["upload"]) == (0, upload), ended.log
+    views = {"keep": "recording", "junit": "junit.xml", "markdown": "summary.md"}
+    written = [word for option, name in views.items() for word in (f"--{option}", str(ended.folder / name))]
+    asked = ["guard", *options.split(), *written, "--", *["bash", "-euo", "pipefail", "-c"], "make test"]
+    assert noted.read_text().splitlines() == asked
 
 
 def test_inputs_are_text_and_not_code(step, tmp_path):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.experiments.software.guarded import Selection, allowed_end, judge_recording
 from support.command import in_process
 from support.guarded import GUARD, GuardEnded, guard, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
@@ -89,7 +90,10 @@ def test_the_verdict_on_a_program(tmp_path, temporary, how, code, verdict, reaso
     ],
 )
 def test_what_protects_a_clean_program(tmp_path, how, protection, verdict):
-    assert_protected(guard(tmp_path, "--both-sides", command=server(how)), protection, verdict)
+    page = tmp_path / "page.md"
+    ended = guard(tmp_path, "--both-sides", f"--markdown={page}", command=server(how))
+    assert_protected(ended, protection, verdict)
+    assert ended.report["both_sides"]["sentence"] in page.read_text().replace("\\", "")
 
 
 def test_the_option_protects_a_clean_program(clean_on_both_sides):
@@ -229,22 +233,24 @@ def test_which_connections_are_judged(tmp_path):
             ask(port)
     """
     command = [sys.executable, "-c", "if 1:\n" + script]
-    expected = {
-        (): (1, "STALL"),
-        ("--port=8001",): (1, "STALL"),
-        ("--port=8002",): (0, "CLEAN"),
-        ("--port=8001", "--port=8002"): (1, "STALL"),
-        ("--allow=127.0.0.1:8001",): (0, "CLEAN"),
-        ("--allow=:8001",): (0, "CLEAN"),
-        ("--allow=127.0.0.2:8001",): (1, "STALL"),
-        ("--allow=:8001", "--allow=:8002"): (3, "INCONCLUSIVE"),
-        ("--port=8002", "--expect=stall"): (1, "CLEAN"),
-    }
-    found = {}
-    for options in expected:
-        ended = guard(tmp_path, *options, command=command)
-        found[options] = (ended.code, ended.report["verdict"])
-    assert found == expected
+    allowing = guard(tmp_path, "--allow=:8001", "--port=8001", "--port=8002", command=command)
+    assert (allowing.code, allowing.report["verdict"]) == (0, "CLEAN")
+    of_one_port = guard(tmp_path, "--port=8002", "--expect=stall", f"--keep={tmp_path / 'recorded'}", command=command)
+    assert (of_one_port.code, of_one_port.report["verdict"]) == (1, "CLEAN")
+    expected = [
+        ([], [], "STALL"),
+        ([8001], [], "STALL"),
+        ([8002], [], "CLEAN"),
+        ([8001, 8002], [], "STALL"),
+        ([], ["127.0.0.1:8001"], "CLEAN"),
+        ([], [":8001"], "CLEAN"),
+        ([], ["127.0.0.2:8001"], "STALL"),
+        ([], [":8001", ":8002"], "INCONCLUSIVE"),
+    ]
+    for ports, allowed, verdict in expected:
+        selection = Selection(frozenset(ports), frozenset(map(allowed_end, allowed)))
+        found = judge_recording(tmp_path / "recorded" / "capture.pcapng", "", selection)
+        assert found.verdict == verdict, (ports, allowed)
 
 
 @pytest.mark.parametrize(

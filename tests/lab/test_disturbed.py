@@ -1,11 +1,9 @@
 """Runs that something disturbs: they may come to no verdict, but never to a wrong one."""
 
 import json
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from lab.recording import REPOSITORY, assert_never_wrong, docker, engine_holds
+import pytest
+from lab.recording import docker, engine_holds
 
 from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
@@ -16,14 +14,17 @@ from nagle_lab.runs.run import judge_run
 def test_stopping_tcpdump_naively_loses_packets_and_the_run_says_so(runs_dir, monkeypatch):
     """libpcap hands over its last block late; a capture stopped before that is INVALID, and is kept."""
     monkeypatch.setattr(Recorder, "settle", lambda *_: None)  # right after the load, as a person would
-    scenario = find_scenario("nginx-static")
+    scenario, seen = find_scenario("nginx-static"), []
     for _ in range(4):
         folder = record(scenario, scenario.variant("nodelay-off"), {}, runs_dir, lambda _: None)
         judged, counted = judge_run(folder), json.loads((folder / "witnesses.json").read_text())["captures"]
-        if any(numbers["captured"] < numbers["received"] for numbers in counted.values()):
+        seen.append({end: (numbers["captured"], numbers["received"]) for end, numbers in counted.items()})
+        if any(captured < received for captured, received in seen[-1].values()):
             break
         # A busy machine took a second to stop it: nothing is missing, and the run says nothing else.
         assert judged.verdict == "STALL"
+    else:
+        pytest.fail(f"no run lost a packet: captured and received were {seen}")
     assert (judged.verdict, judged.exit_code()) == ("INVALID", 2)
     assert "lossless at the" in judged.reason
     assert (folder / "server.pcap").stat().st_size > 24
@@ -46,14 +47,3 @@ def test_ends_that_are_kept_waiting_for_a_processor_never_contradict(runs_dir):
     assert least
     too_few = judged.captures[judged.best].under_test.stalled_after_first < least
     assert ("an end paused for 20 ms" in judged.reason) is too_few
-
-
-def test_two_runs_at_once(tmp_path):
-    def run(runs: Path, variant: str) -> subprocess.CompletedProcess[str]:
-        command = [REPOSITORY / ".venv/bin/nagle-lab", "run", "nginx-static", variant, "--json", "--runs", runs]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-    with ThreadPoolExecutor(2) as both:
-        off, on = both.map(lambda variant: run(tmp_path / variant, variant), ["nodelay-off", "nodelay-on"])
-    for done, expected in ((off, "STALL"), (on, "CLEAN")):
-        assert_never_wrong(json.loads(done.stdout)["verdict"], done.returncode, expected, done.stdout[:2000])

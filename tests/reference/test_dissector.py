@@ -1,7 +1,6 @@
 """Frame by frame, our packet table is Wireshark's."""
 
 import gzip
-from pathlib import Path
 
 import pytest
 
@@ -111,21 +110,3 @@ def test_the_comparison_finds_differences(tmp_path):
     with pytest.raises(NagleLabError, match="not in order of frames"):
         differences(rows, [*rows, rows[-1]])
     assert differences(rows, [rows[0]._replace(length=None), *rows[1:]]) == []
-
-
-REFERENCE = sorted((Path(__file__).parents[2] / "captures" / "reference").glob("*/*.pcap"))
-
-
-@pytest.mark.parametrize("capture", REFERENCE, ids=lambda c: f"{c.parent.name}/{c.stem}")
-def test_every_reference_capture_against_tshark(tshark, capture):
-    ours = our_rows(capture)
-    assert len(ours) > 200
-    assert differences(ours, tshark_rows(capture)) == []
-
-
-@pytest.mark.parametrize("variant", ["nodelay-off", "nodelay-on"])
-def test_both_modes_against_pyshark(tshark, variant):
-    (capture,) = (c for c in REFERENCE if c.parent.name == f"nginx-static-{variant}" and c.stem == "server")
-    ours = our_rows(capture)
-    assert len(ours) > 200
-    assert differences(ours, pyshark_rows(capture)) == []

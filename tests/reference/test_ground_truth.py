@@ -11,23 +11,21 @@ ELSEWHERE = ("in the middle", "at the receiver")
 TIMING = 0.25 * MS  # between two clock readings that belong together, on a busy machine
 
 
-@pytest.mark.parametrize("capture", LOOKALIKES, ids=lambda c: c.name)
-def test_segments_were_held_exactly_in_the_captures_labelled_so(capture: Labelled):
-    held = [hold for hold in holds(capture).values() if hold]
-    assert bool(held) == (capture.verdict == "STALL")
-    assert len(holds(capture)) >= 2 * capture.exchanges  # at least a request and an answer each
+def test_segments_were_held_exactly_in_the_captures_labelled_so():
+    found = {capture.name: holds(capture) for capture in LOOKALIKES}
+    assert {name for name, each in found.items() if any(each.values())} == {
+        capture.name for capture in LOOKALIKES if capture.verdict == "STALL"
+    }
+    # At least a request and an answer each.
+    assert [one.name for one in LOOKALIKES if len(found[one.name]) < 2 * one.exchanges] == []
 
 
 @pytest.mark.parametrize("capture", AT_THE_SENDER, ids=lambda c: c.name)
-def test_at_the_sender_every_segment_is_judged_right(capture: Labelled):
+def test_at_the_sender_every_segment_is_judged_right_and_the_wait_is_an_upper_bound_of_the_hold(capture: Labelled):
     judged = score(capture, analyze(capture.path))
     assert judged.frames == []
     assert (judged.precision, judged.recall) == (1, 1)
-
-
-@pytest.mark.parametrize("capture", AT_THE_SENDER, ids=lambda c: c.name)
-def test_at_the_sender_the_wait_is_an_upper_bound_of_the_hold(capture: Labelled):
-    assert all(error > -TIMING for error in score(capture, analyze(capture.path)).errors)
+    assert all(error > -TIMING for error in judged.errors)
 
 
 @pytest.mark.parametrize("place", ELSEWHERE)

@@ -31,20 +31,24 @@ def traced(exhibit: Any, trigger: Write, held: Write) -> TracedExhibit:
 
 
 def test_every_exhibit_says_where_its_writes_are():
-    assert exhibits() == EVERY and len(EVERY) >= 72
+    assert exhibits() == EVERY
     assert {one.writes.language for one in EVERY} >= {"Python", "Node.js", "Java", "Rust", "Go", "C"}
 
 
-@pytest.mark.parametrize("exhibit", EVERY, ids=[one.name for one in EVERY])
-def test_each_exhibit_says_where_its_writes_are(exhibit):
-    expected = exhibit.writes
-    assert expected.language == LANGUAGES.get(exhibit.ecosystem, expected.language)
-    for place in (place for pair in expected.pairs for place in pair):
-        file = re.sub(r"(:\d+)? .*|:\d+$", "", place)
-        own = Path(exhibit.folder) / file
-        line = re.search(r":(\d+)", place.removeprefix("node:"))
-        if own.is_file() and line:
-            assert int(line[1]) <= len(own.read_text().splitlines()), place
+def test_what_an_exhibit_says_of_its_writes_can_be():
+    """The language of its ecosystem, and lines that its own files have."""
+    looked_up = 0
+    for exhibit in EVERY:
+        language = exhibit.writes.language
+        assert language == LANGUAGES.get(exhibit.ecosystem, language), exhibit.name
+        for place in (place for pair in exhibit.writes.pairs for place in pair):
+            file = re.sub(r"(:\d+)? .*|:\d+$", "", place)
+            own = Path(exhibit.folder) / file
+            line = re.search(r":(\d+)", place.removeprefix("node:"))
+            if own.is_file() and line:
+                assert int(line[1]) <= len(own.read_text().splitlines()), (exhibit.name, place)
+                looked_up += 1
+    assert looked_up
 
 
 @pytest.mark.parametrize(
