@@ -13,6 +13,7 @@ import pytest
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import record_running
 from nagle_lab.guard.recording.target import Target
+from support.command import in_process
 from support.guarded import GUARD
 from support.namespaces import is_recorded, sent
 from support.waiting import unread, within
@@ -96,7 +97,7 @@ def test_an_interface_and_one_port_of_it(elsewhere):
 
 
 def test_an_interface_that_is_not_there():
-    code, err = recorded("--interface=nowhere0", "--seconds=1")
+    code, _, err = in_process("guard", "--interface=nowhere0", "--seconds=1")
     assert code == 2
     assert "interface nowhere0 cannot be recorded (there is no interface nowhere0; there are lo" in err
 

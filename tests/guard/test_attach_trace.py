@@ -16,6 +16,7 @@ import pytest
 
 from nagle_lab.guard.tracing import hooking, strace_attached, strace_command
 from nagle_lab.host import privileges
+from support.command import in_process
 from support.guarded import GUARD
 from support.rights import mount_refused
 
@@ -251,10 +252,9 @@ def test_a_guard_that_is_killed_leaves_the_program_unharmed(tmp_path):
 
 
 def refused(pid: int) -> str:
-    command = [*GUARD, f"--pid={pid}", "--trace", "--seconds=1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    return done.stderr.splitlines()[-1]
+    done = in_process("guard", f"--pid={pid}", "--trace", "--seconds=1")
+    assert done.code == 2
+    return done.err.splitlines()[-1]
 
 
 def test_a_process_that_is_traced_already(tmp_path):
@@ -289,8 +289,8 @@ def test_a_process_that_ends_meanwhile(tmp_path):
 
 
 def test_tracing_an_interface_is_refused():
-    done = subprocess.run([*GUARD, "--interface=lo", "--trace"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "--interface has none: use --pid or --container" in done.stderr
+    done = in_process("guard", "--interface=lo", "--trace")
+    assert done.code == 2 and "--interface has none: use --pid or --container" in done.err
 
 
 NOT_PERMITTED = ["attach: ptrace(PTRACE_SEIZE, 7): Operation not permitted"]

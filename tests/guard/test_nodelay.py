@@ -13,6 +13,7 @@ import pytest
 
 from nagle_lab.host.privileges import ptrace_scope
 from nagle_lab.live.sockets.inventory import inventory
+from support.command import in_process
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
 from support.namespaces import is_recorded
 from support.rights import AS_ROOT, mount_refused
@@ -208,9 +209,9 @@ def test_a_program_without_sockets_and_wrong_usage():
         code, _, err = switch(process.pid, "on", "--yes")
         assert (code, "has no TCP socket: nagle-lab sockets lists all" in err) == (2, True)
         process.kill()
-    assert "needs --pid or --container" in nagle_lab("nodelay", "on", "--yes")[2]
-    assert "--for works with on only" in switch(1, "off", "--yes", "--for=3s")[2]
-    assert "--for soon is not a duration" in switch(1, "on", "--yes", "--for=soon")[2]
+    assert "needs --pid or --container" in in_process("nodelay", "on", "--yes").err
+    assert "--for works with on only" in in_process("nodelay", "--pid=1", "off", "--yes", "--for=3s").err
+    assert "--for soon is not a duration" in in_process("nodelay", "--pid=1", "on", "--yes", "--for=soon").err
 
 
 def test_too_little_traffic_says_so():

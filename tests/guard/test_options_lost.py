@@ -104,6 +104,9 @@ def test_set_and_then_cleared(tmp_path):
     said = remedy(HELD, found) or ""
     assert f", or remove {tmp_path.name}/{place}, which clears TCP_NODELAY. Or on " in said
     assert "set TCP_NODELAY" not in said
+    assert [(one.option, one.value, one.on) for one in found.options] == [
+        ("TCP_NODELAY", True, "socket"), ("TCP_NODELAY", False, "socket"),
+    ]  # fmt: skip
 
 
 def test_cleared_before_every_reply(tmp_path):

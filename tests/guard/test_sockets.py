@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.command import in_process
 from support.living import NOBODY, PORT, nagle_lab, stalling
 from support.rights import AS_ROOT, mount_refused
 
@@ -126,8 +127,8 @@ def test_root_without_a_capability_is_told_which():
 
 
 def test_processes_that_are_not_there():
-    assert nagle_lab("sockets", "--pid", 2**22 + 1)[2].startswith("nagle-lab: there is no process 4194305: ")
-    assert "exclude each other" in nagle_lab("sockets", "--pid", 1, "--container", "web")[2]
+    assert in_process("sockets", "--pid", 2**22 + 1).err.startswith("nagle-lab: there is no process 4194305: ")
+    assert "exclude each other" in in_process("sockets", "--pid", 1, "--container", "web").err
 
 
 @pytest.mark.parametrize("columns", [80, 100, 130])

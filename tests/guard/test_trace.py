@@ -12,7 +12,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_output import read_trace
-from support.guarded import SERVER
+from support.guarded import SERVER, GuardEnded
 from support.guarded import guard as guard_command
 from support.traced import NODE_ASKS, C, line, lines, program, traced, writes_of
 
@@ -97,25 +97,6 @@ def test_the_two_lines_of_a_python_program(tmp_path):
     assert between < held, "a busy machine may pause between two writes, but not between most"
 
 
-def test_the_option_that_was_set_and_then_lost(tmp_path):
-    path = program(
-        tmp_path, "server.py",
-        SERVER.replace(
-            'if "nodelay" in how:',
-            'peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n        if "lost" in how:',
-        ).replace("TCP_NODELAY, 1)\n        while", "TCP_NODELAY, 0)\n        while"),
-    )  # fmt: skip
-    writes = writes_of(tmp_path, [sys.executable, str(path), "lost"])
-    began, ended = line(path, "TCP_NODELAY, 1)"), line(path, "TCP_NODELAY, 0)")
-    story = writes.nodelay
-    assert (
-        f"server.py:{began} serve, " in story and f"and cleared at {tmp_path.name}/server.py:{ended} serve" in story
-    )
-    assert [(one.option, one.value, one.on) for one in writes.options] == [
-        ("TCP_NODELAY", True, "socket"), ("TCP_NODELAY", False, "socket"),
-    ]  # fmt: skip
-
-
 def test_a_socket_that_is_passed_to_a_child_with_threads(tmp_path):
     path = program(tmp_path, "server.py", FORKED)
     writes = writes_of(tmp_path, [sys.executable, str(path)])
@@ -197,10 +178,18 @@ def test_a_stripped_c_program_whose_debug_information_is_in_another_file(tmp_pat
     assert writes.groups[0].held.why_no_line == ""
 
 
-def test_on_the_screen_and_in_json(tmp_path):
-    path = program(tmp_path, "server.py", SERVER)
-    command = [sys.executable, str(path), "two-writes"]
-    ended = guard_command(tmp_path, "--trace", "--expect=stall", command=command, cwd=tmp_path)
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory) -> tuple[GuardEnded, Path]:
+    """How the guard of server.py ended, and the folder of that, of page.html and of what was kept."""
+    folder = tmp_path_factory.mktemp("guarded")
+    command = [sys.executable, str(program(folder, "server.py", SERVER)), "two-writes"]
+    options = ("--trace", "--expect=stall", f"--html={folder / 'page.html'}", f"--keep={folder / 'kept'}")
+    return guard_command(folder, *options, command=command, cwd=folder), folder
+
+
+def test_on_the_screen_and_in_json(guarded):
+    ended, folder = guarded
+    path = folder / "server.py"
     assert ended.code == 0 and ended.out == "done\n" * 2
     text = " ".join(ended.err.split())
     header, body = line(path, 'sendall(b"h" * 200)'), line(path, 'sendall(b"b" * 600)')
@@ -225,19 +214,15 @@ def test_on_the_screen_and_in_json(tmp_path):
     assert len(writes["pairs"]) == writes["named"]
 
 
-def test_the_page_has_the_source_of_both_and_the_traced_runs_frames(tmp_path):
-    path = program(tmp_path, "server.py", SERVER)
-    page = tmp_path / "page.html"
-    command = [sys.executable, str(path), "two-writes"]
-    ended = guard_command(tmp_path, "--trace", f"--html={page}", f"--keep={tmp_path / 'kept'}", command=command)
-    assert ended.code == 1
-    text = page.read_text()
+def test_the_page_has_the_source_of_both_and_the_traced_runs_frames(guarded):
+    ended, folder = guarded
+    text = (folder / "page.html").read_text()
     section = text[text.index("<h2>The two writes</h2>") : text.index("segment by segment")]
-    assert "peer.sendall(b&#34;h&#34; * 200)" in section and str(path) in section
+    assert "peer.sendall(b&#34;h&#34; * 200)" in section and str(folder / "server.py") in section
     assert "A typical stall of the traced run" in section and "frames of traced/capture.pcapng" in section
     shown = int(re.findall(r'<g class="seg trigger"[^>]*data-frame="(\d+)"', section)[0])
     assert shown in [pair["trigger_frame"] for pair in ended.report["writes"]["pairs"]]
-    traced_run = analyze(tmp_path / "kept" / "traced" / "capture.pcapng")
+    traced_run = analyze(folder / "kept" / "traced" / "capture.pcapng")
     assert shown in [stall.trigger_frame for stall in traced_run.stalls]
 
 

@@ -22,7 +22,7 @@ from nagle_lab.tcp import tables
 from support import schemas
 from support.files import rewrite
 from support.stories import nodelay, server_held, talk
-from support.synthetic import pcap_bytes, pcapng_bytes
+from support.synthetic import pcap_bytes, pcapng_block, pcapng_bytes
 from support.waiting import unread, within
 
 pytestmark = pytest.mark.long
@@ -148,6 +148,17 @@ def test_a_bomb_takes_little_memory(tmp_path, compress):
     result = json.loads(out)
     assert (result["verdict"], result["quality"]["damage"]) == ("STALL", [])
     assert result["source"]["packets"] == packets + result["source"]["tcp_packets"]
+    assert memory < ENOUGH_MB
+
+
+def test_a_bomb_of_blocks_that_say_nothing_takes_little_memory(tmp_path):
+    """100 MB of a kind of block that is not known, in 0.1 MB."""
+    path = tmp_path / "bomb"
+    path.write_bytes(zstandard.compress(STORED["pcapng"] + pcapng_block(0x55, bytes(1 << 20)) * 100))
+    assert path.stat().st_size < 1 << 18
+    out, memory = measured(path, 60, "--json")
+    result = json.loads(out)
+    assert (result["verdict"], result["quality"]["damage"]) == ("STALL", [])
     assert memory < ENOUGH_MB
 
 

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from support.command import in_process
 from support.in_docker import docker, read_in
 from support.living import nagle_lab, switched
 from support.namespaces import ESTABLISHED, LISTEN, sockets
@@ -63,5 +64,5 @@ def test_a_running_nginx_is_listed_cured_and_stalls_again(nginx):
 
 
 def test_containers_that_are_not_there():
-    code, _, err = nagle_lab("nodelay", "--container", "no-such-container", "on", "--yes")
+    code, _, err = in_process("nodelay", "--container", "no-such-container", "on", "--yes")
     assert (code, "no container no-such-container with sockets is visible here" in err) == (2, True), err

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from support.command import in_process
 from support.in_docker import compose_project, docker, read_in
 from support.namespaces import LISTEN, sent, sockets
 from support.rights import AS_ROOT
@@ -118,5 +119,5 @@ def test_what_is_not_there():
         (["--container", "no-such-container"], "docker ps lists the running containers"),
         (["--compose-service", "no-such-service"], "o such service: no-such-service: run docker compose ps"),
     ):
-        done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, says in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
+        done = in_process("watch", "--json", *options)
+        assert (done.code, says in done.err, done.err.count("\n")) == (2, True, 1), done.err

