@@ -17,8 +17,11 @@ from nagle_lab.experiments.opened import judged
 from nagle_lab.lab.containers.docker import image_details
 from nagle_lab.lab.containers.images import image_names, image_tag
 from nagle_lab.lab.scenarios.scenario import Lab
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.run import Run
+from nagle_lab.runs.witnesses import Counters
+from support.command import in_process
 from support.schemas import check
 from support.waiting import within
 
@@ -216,6 +219,36 @@ def assert_its_story(result: dict[str, Any], expected: Expected) -> None:
     stalled = max(total["stalled_exchanges"] / (total["repeat_exchanges"] or 1) for total in totals)
     assert stalled >= (expected.min_share_after_first or 0)  # of the best capture; the other may see fewer
     assert all(not capture["others"]["stalls"] for capture in captures)
+
+
+def newest(runs: Path, variant: str) -> Path:
+    """The folder of the newest run of that variant of nginx-static."""
+    return (runs / f"latest-nginx-static-{variant}").resolve(strict=True)
+
+
+def assert_recorded_as_published(folder: Path, variant: str, verdict: str) -> None:
+    """1000 requests on 100 connections; all but the first of a connection stall, or none does."""
+    result = json.loads((folder / "result.json").read_text())
+    check("run", result)
+    expected = find_scenario("nginx-static").variant(variant).expected
+    assert (result["verdict"], result["as_expected"]) == (verdict, True)
+    assert_its_story(result, expected)
+    for figures in result["noise"].values():
+        assert 0 < figures["p50"] <= figures["max"]
+    counters = Counters(**json.loads((folder / "witnesses.json").read_text())["counters"]["client"])
+    for end in ("server", "client"):
+        summary = result["captures"][end]["summary"]
+        assert summary["exchanges"] == 1000
+        most = summary["repeat_exchanges"] if verdict == "STALL" else 0
+        # On a busy machine releases may reach the client too late to tell them from pauses: it leaves those open.
+        open_ones = sum(result["captures"][end]["quality"]["unresolved"].values()) if end == "client" else 0
+        assert most * (expected.min_share_after_first or 0) <= summary["stalled_exchanges"] + open_ones
+        assert summary["stalled_exchanges"] <= most
+        # A client that reads late on a busy machine acknowledges then, sooner than the timer would.
+        waits = [stall["wait_ms"] for stall in json.loads((folder / f"{end}.json").read_text())["stalls"]]
+        assert counters.grown("TcpExt.DelayedACKs") >= sum(wait >= 38 for wait in waits)
+        stored = (folder / f"{end}.json").read_text()
+        assert in_process("analyze", "--json", folder / f"{end}.pcap").out == stored
 
 
 def assert_never_wrong(verdict: str | None, code: int, expected: str, said: str = "") -> None:

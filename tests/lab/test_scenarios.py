@@ -1,6 +1,6 @@
 """Every scenario on Docker: the variants that tell its story give their verdicts.
 
-Those of nginx-static are in test_reproduction.py, which runs them as the README does.
+Those of nginx-static are in test_readme_commands.py and test_reproduction.py.
 """
 
 import json

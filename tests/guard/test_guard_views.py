@@ -1,0 +1,108 @@
+"""What the guard says of a program that stalls and of one that is clean: each runs once, and several tests look."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.guarded import GuardEnded, guard, server
+
+pytestmark = pytest.mark.long
+
+
+def guard_once(folder: Path, *options: str, how: str) -> GuardEnded:
+    """For several tests; what it keeps stays in the folder."""
+    return guard(folder, *options, command=server(how), env=os.environ | {"TMPDIR": str(folder)})
+
+
+@pytest.fixture(scope="module")
+def stalls(tmp_path_factory) -> tuple[GuardEnded, Path]:
+    """How the guard of a program that stalls ended, and the folder of junit.xml and page.html."""
+    folder = tmp_path_factory.mktemp("stalls")
+    views = (f"--junit={folder / 'junit.xml'}", f"--html={folder / 'page.html'}")
+    return guard_once(folder, *views, how="two-writes"), folder
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory) -> tuple[GuardEnded, Path]:
+    """How the guard of one that is clean ended, and the folder of page.md and page.html."""
+    folder = tmp_path_factory.mktemp("clean")
+    views = (f"--markdown={folder / 'page.md'}", f"--html={folder / 'page.html'}")
+    return guard_once(folder, *views, how="nodelay"), folder
+
+
+@pytest.fixture(scope="module")
+def clean_on_both_sides(tmp_path_factory) -> GuardEnded:
+    return guard_once(tmp_path_factory.mktemp("both"), "--both-sides", how="nodelay")
+
+
+def test_the_verdict_on_what_stalls(stalls):
+    ended, folder = stalls
+    assert_recorded(ended, 1, "STALL", " of 30 exchanges waited for a delayed ACK: the server")
+    # Most of them; a busy machine spares the stall whom it delays by as much as the ACK's timer.
+    assert ended.report["result"]["summary"]["stalled_exchanges"] >= 10
+    assert list(folder.glob("nagle-lab-guard-*")), "the evidence of what is not as expected is kept"
+    assert "held by" in ended.err
+
+
+def test_the_verdict_on_what_is_clean(clean):
+    ended, folder = clean
+    assert_recorded(ended, 0, "CLEAN", "30 answered exchanges, none held")
+    assert ended.report["result"]["summary"]["stalled_exchanges"] == 0
+    assert not list(folder.glob("nagle-lab-guard-*"))
+    assert "held by" not in ended.err
+
+
+def assert_recorded(ended: GuardEnded, code: int, verdict: str, reason: str) -> None:
+    assert (ended.code, ended.report["verdict"], ended.out) == (code, verdict, "done\n"), ended.err
+    assert reason in ended.report["reason"]
+    recorded = ended.report["recorded"]
+    assert recorded["captured"] == recorded["sent_by_kernel"] > 30
+    assert recorded["dropped"] == 0
+
+
+def test_the_option_protects_a_clean_program(clean_on_both_sides):
+    report = clean_on_both_sides.report
+    assert (report["both_sides"]["protection"], report["verdict"]) == ("option", "CLEAN")
+    assert report["reason"] == report["both_sides"]["sentence"]
+
+
+def test_a_stall_comes_with_the_setting_to_paste_and_the_next_step(stalls):
+    err = stalls[0].err
+    assert "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)" in err
+    assert "run it again with --trace" in err and "ss -tlnp" not in err
+    wait, exchange = (next(line for line in err.splitlines() if line.startswith(name)) for name in ("wait ", "exch"))
+    assert "stalls" in wait and "exchanges" not in wait and wait != exchange
+
+
+def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path, clean, clean_on_both_sides):
+    err = clean[0].err
+    assert "between       client 127.0.0.1:" in err
+    assert "\nnext          run it once with --both-sides" in err
+    err = guard(tmp_path, command=server("one-write")).err
+    assert "\nnext          if single writes are your fix, run it again with --both-sides" in err
+    assert "\nnext " not in clean_on_both_sides.err
+
+
+def test_no_view_of_a_command_has_steps_for_what_is_slow_or_still_runs(stalls, clean):
+    assert "no idle gap" not in (clean[1] / "page.html").read_text() + (clean[1] / "page.md").read_text()
+    text = (stalls[1] / "page.html").read_text()
+    assert "socket.TCP_NODELAY, 1" in text and "ss -tlnp" not in text and "ip route" not in text
+
+
+def test_the_files_for_ci(stalls):
+    ended, folder = stalls
+    junit = (folder / "junit.xml").read_text()
+    assert ended.code == 1
+    assert 'failures="1"' in junit and "STALL" in junit
+    assert f'<testcase name="{shlex.quote(sys.executable)}' in junit, "named for the command"
+    assert "<svg" in (folder / "page.html").read_text()
+
+
+def test_the_kernel_says_that_the_data_waited(stalls):
+    """However late a busy machine lets it go."""
+    grounds, hold = (stalls[0].report["result"]["summary"][name] for name in ("grounds", "hold_ms"))
+    assert grounds["seen_waiting"] >= 20, grounds
+    assert hold["low"] > 10
