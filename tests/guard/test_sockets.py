@@ -12,6 +12,7 @@ import pytest
 from support.command import in_process
 from support.living import NOBODY, PORT, nagle_lab, stalling
 from support.rights import AS_ROOT, mount_refused
+from support.waiting import within
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +23,8 @@ def as_root():
         pytest.skip("looking into other namespaces takes root")
 
 
-def listed(*options: object, **more) -> list[dict]:
-    code, out, err = nagle_lab("sockets", "--json", *options, **more)
+def listed(*options: object) -> list[dict]:
+    code, out, err = in_process("sockets", "--json", *options)
     assert code == 0, err
     content = json.loads(out)
     assert content["schema"] == "nagle-lab-sockets/1"
@@ -32,11 +33,9 @@ def listed(*options: object, **more) -> list[dict]:
 
 def held(pid: int) -> list[dict]:
     """Listed again until data is held: it is most of the time, but not at every moment."""
-    for _ in range(40):
-        sockets = listed("--pid", pid)
-        if sockets[0]["waits"]:
-            return sockets
-    raise AssertionError(f"nothing is held in {sockets}")
+    seen: list[list[dict]] = []
+    assert within(30, lambda: seen.append(listed("--pid", pid)) or seen[-1][0]["waits"]), seen[-1]
+    return seen[-1]
 
 
 @pytest.mark.parametrize("how", [[], ["mapped"], ["ipv6"]], ids=["ipv4", "mapped", "ipv6"])
@@ -60,11 +59,12 @@ def test_the_end_that_delays_acks_is_interactive():
     """From its request on; Linux takes it for no longer interactive when the ACK's timer has fired."""
     with stalling() as program:
         seen = set()
-        for _ in range(40):
-            seen |= {one["delays_acks"] for one in listed("--pid", program.pid) if one["local"]["port"] != PORT}
-            if True in seen:
-                break
-    assert True in seen
+
+        def is_seen_to_delay() -> bool:
+            seen.update(one["delays_acks"] for one in listed("--pid", program.pid) if one["local"]["port"] != PORT)
+            return True in seen
+
+        assert within(30, is_seen_to_delay)
     assert seen <= {True, False}
 
 
