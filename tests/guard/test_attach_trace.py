@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,9 @@ from nagle_lab.guard.tracing import hooking, strace_attached, strace_command
 from nagle_lab.host import privileges
 from support.command import in_process
 from support.guarded import GUARD
+from support.namespaces import is_recorded
 from support.rights import mount_refused
+from support.waiting import within
 
 WHY_NOT = strace_command.why_no_command() or mount_refused() or ""
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.long]
@@ -149,9 +150,10 @@ def recorded(
     command = [*GUARD, f"--pid={pid}", "--trace", f"--keep={kept}", f"--json={report}", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         calls = kept / strace_command.CALLS
-        while then and process.poll() is None and not (calls.exists() and calls.stat().st_size > 30_000):
-            time.sleep(0.05)
         if then:
+            assert within(
+                60, lambda: process.poll() is not None or (calls.exists() and calls.stat().st_size > 30_000)
+            )
             then(process)
         _, err = process.communicate(timeout=90)
     return process.returncode, " ".join(err.split()), msgspec.json.decode(report.read_bytes())
@@ -232,7 +234,7 @@ def test_what_ends_before_strace_is_attached(tmp_path):
         subprocess.Popen([*GUARD, f"--pid={process.pid}", "--trace"], stderr=subprocess.PIPE) as guard,
     ):
         assert guard.stderr and b"the first 5 s without strace" in guard.stderr.readline()
-        time.sleep(1)
+        assert within(30, lambda: is_recorded(process.pid))
         guard.send_signal(signal.SIGINT)
         err = guard.stderr.read().decode()
     assert (guard.returncode, err) == (2, "nagle-lab: it was ended in the first 5 s, which are without strace: "
@@ -242,13 +244,9 @@ def test_what_ends_before_strace_is_attached(tmp_path):
 def test_a_guard_that_is_killed_leaves_the_program_unharmed(tmp_path):
     with running(*python(tmp_path)) as process:
         with subprocess.Popen([*GUARD, f"--pid={process.pid}", "--trace"], stderr=subprocess.PIPE) as guard:
-            until = time.monotonic() + 30
-            while not strace_attached.why_traced_already(process.pid) and time.monotonic() < until:
-                time.sleep(0.05)
-            assert strace_attached.why_traced_already(process.pid)
+            assert within(30, lambda: strace_attached.why_traced_already(process.pid))
             guard.kill()
-        while strace_attached.why_traced_already(process.pid) and time.monotonic() < until:
-            time.sleep(0.05)
+        assert within(30, lambda: not strace_attached.why_traced_already(process.pid))
 
 
 def refused(pid: int) -> str:
@@ -261,8 +259,7 @@ def test_a_process_that_is_traced_already(tmp_path):
     with running(*python(tmp_path)) as process:
         strace = ["strace", "-f", "-o", "/dev/null", "-e", "trace=none", "-p", str(process.pid)]
         with subprocess.Popen(strace, stderr=subprocess.DEVNULL) as other:
-            while not strace_attached.why_traced_already(process.pid):
-                time.sleep(0.05)
+            assert within(30, lambda: strace_attached.why_traced_already(process.pid))
             says = refused(process.pid)
             other.terminate()
     assert says == (

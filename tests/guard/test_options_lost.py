@@ -150,7 +150,7 @@ def test_on_the_listener_when_it_was_too_late(tmp_path):
 
 def test_on_the_listener_between_handshake_and_accept(tmp_path):
     """Linux copies the option when the handshake ends, and not at accept()."""
-    late = "import time; time.sleep(0.5)\nlistener.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)"
+    late = "import select; select.select([listener], [], [])\nlistener.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)"
     story = writes(tmp_path, forked=late).nodelay
     assert story == (
         f"set on the listening socket only, at {tmp_path.name}/server.py:{line(tmp_path, 'listener.set')} <module>"

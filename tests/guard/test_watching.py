@@ -185,8 +185,7 @@ def test_the_report_is_that_of_analyze_of_the_same_packets(asked, tmp_path):
             subprocess.Popen([*COMMAND, "-", "--json"], stdin=tee.stdout, stdout=subprocess.PIPE) as watch,
         ):
             os.close(reader)
-            while not copy.exists() or not copy.stat().st_size:
-                time.sleep(0.05)
+            assert within(30, lambda: copy.exists() and copy.stat().st_size)
             pair.go()
             pair.wait()
             recorder.send_signal(signal.SIGTERM)

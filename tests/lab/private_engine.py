@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from nagle_lab.lab.containers.images import BASE, image_names, image_tag
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from support.rights import AS_ROOT, mount_refused
+from support.waiting import within
 
 ADMINISTRATORS = f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"  # a user's PATH often lacks theirs
 
@@ -73,10 +73,7 @@ class PrivateEngine:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._do(f"PATH={shlex.quote(ADMINISTRATORS)} dockerd {self._command} >>{self._log} 2>&1 & engine=$!")
-        deadline = time.monotonic() + 60
-        while not self.answers():
-            assert time.monotonic() < deadline, self._log.read_text()[-2000:]
-            time.sleep(0.1)
+        assert within(60, self.answers), self._log.read_text()[-2000:]
 
     def end(self, signal: str) -> None:
         """Send it SIGTERM or SIGKILL, and wait until it has ended."""

@@ -14,7 +14,7 @@ def within(seconds: float, condition: Callable[[], object]) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.2)
+        time.sleep(0.05)
     return True
 
 

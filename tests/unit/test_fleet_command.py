@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from support.browser import chromium
 from support.command import Ended, in_process
 from support.stalls import stalled
 from support.synthetic import SECOND, pcap_bytes
+from support.waiting import within
 
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")
 T0 = 1_700_000_000 * SECOND
@@ -185,9 +185,7 @@ def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):
     command = [NAGLE_LAB, "fleet", captures, "--out", tmp_path / "out", "--on", "support.fragile:slow"]
     tests = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with subprocess.Popen(command, env=tests, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 30
-        while not list((tmp_path / "out").glob("work/*.checkpoint")) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert within(30, lambda: list((tmp_path / "out").glob("work/*.checkpoint")))
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=30)
     assert (process.returncode, shown, said.strip()) == (130, "", "nagle-lab: interrupted")

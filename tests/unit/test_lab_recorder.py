@@ -177,10 +177,7 @@ def test_measuring_lateness_ends_with_the_capture(recorder):
     capture.watch_lateness()
     assert "lateness" in processes_of(capture)
     capture.abandon()
-    deadline = time.monotonic() + 5
-    while left := processes_of(capture):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.02)
+    assert within(5, lambda: not processes_of(capture)), processes_of(capture)
 
 
 def processes_of(capture: Recorder) -> str:

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import tarfile
-import time
 import zlib
 from pathlib import Path
 
@@ -240,10 +239,8 @@ def test_daemon_is_started_and_survives_the_script(host: Host) -> None:
     log = host.fake / "dockerd.log"
     announced = host.succeeds("engine.sh", NAGLE_LAB_DOCKERD_LOG=str(log), NAGLE_LAB_NO_INSTALL="1")
     pid = int((host.fake / "pid").read_text())
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}/comm").read_text() != "sleep\n":  # the engine is up a moment before the shell has gone
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    comm = Path(f"/proc/{pid}/comm")
+    assert within(10, lambda: comm.read_text() == "sleep\n")  # the engine is up a moment before the shell has gone
     try:
         assert announced == [f"starting the Docker daemon (its log: {log})"]
         assert os.getsid(pid) == pid, "it has no session of its own: closing the terminal would end it"

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from nagle_lab.lab.scenarios.scenario_file import scenarios
 from soak import command
 from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write
 from soak.table import markdown, show_soak
+from support.waiting import within
 
 ALONE, FOUR = LOADS[-1], LOADS[-2]
 STALLED = Trial(ALONE, "nginx-static", "nodelay-off", "STALL")
@@ -277,10 +277,7 @@ def test_an_interrupted_soak_ends_its_run_and_goes_on_later(stand_in: Path, numb
         text=True,
         process_group=0,
     )
-    deadline = time.monotonic() + 30
-    while not list(stand_in.glob("now-*/began")):
-        assert time.monotonic() < deadline, process.communicate()
-        time.sleep(0.05)
+    assert within(30, lambda: list(stand_in.glob("now-*/began")) or process.poll() is not None)
     process.send_signal(number)
     shown, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
