@@ -72,10 +72,16 @@ def printed(command: str) -> list[str]:
     name, *arguments = shlex.split(command)
     if name != "nagle-lab":
         raise ValueError(f"{command}: only nagle-lab is run")
+    code, out, err = ended(arguments)
+    if code not in (0, 1, 3):
+        raise ValueError(f"{command}: exit code {code}: {err.strip()}")
+    return [line.rstrip() for line in out.splitlines()]
+
+
+def ended(arguments: list[str]) -> tuple[int, str, str]:
+    """How nagle-lab ends with these arguments: its exit code, and what it wrote to standard output and error."""
     done = subprocess.run([NAGLE_LAB, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1, 3):
-        raise ValueError(f"{command}: exit code {done.returncode}: {done.stderr.strip()}")
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    return done.returncode, done.stdout, done.stderr
 
 
 def trimmed(lines: list[str]) -> list[str]:

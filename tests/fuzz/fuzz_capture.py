@@ -5,7 +5,7 @@
 What must hold for any bytes: a result, or NagleLabError on one line. A result is never CLEAN where part of the
 capture is missing, and neither the window through which the file was read nor the engine shows in it. Anything else
 ends the run, and libFuzzer leaves the input behind as `crash-…` (`timeout-…`, `oom-…`): make it a test in
-tests/unit/test_hostile.py.
+tests/hostile/test_hostile.py.
 """
 
 import gzip

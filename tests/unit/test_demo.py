@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -38,6 +38,7 @@ from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.scenario_file import scenarios
+from support.command import in_process
 
 TOLD = workshop()
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")
@@ -50,6 +51,12 @@ def walked(answers, told=TOLD, play=command._stored) -> tuple[str, Walk, Exit]:
     walk = Walk(told, answers, play, Console(file=shown, width=WIDTH, highlight=False, markup=False, emoji=False))
     code = walk.go()
     return shown.getvalue(), walk, code
+
+
+@pytest.fixture(scope="module")
+def good() -> tuple[str, Walk, Exit]:
+    """The walk of whoever knows all answers."""
+    return walked(prepared("good", TOLD.questions))
 
 
 PUBLISHED = {"nginx-static", "redis-proxy", "message-queue", "node-keepalive", "unbuffered-proxy"}
@@ -86,8 +93,8 @@ def test_what_a_learner_reads_is_spread_over_the_numbers():
     assert all(choice.text for question in TOLD.questions for choice in question.choices)
 
 
-def test_the_good_answers_score_all_of_it_and_every_run_is_as_expected():
-    shown, walk, code = walked(prepared("good", TOLD.questions))
+def test_the_good_answers_score_all_of_it_and_every_run_is_as_expected(good):
+    shown, walk, code = good
     assert code is Exit.OK
     asked = len(TOLD.questions)
     assert (walk.right, walk.asked) == (asked, asked)
@@ -100,9 +107,9 @@ def test_the_good_answers_score_all_of_it_and_every_run_is_as_expected():
     assert "\x1b" not in shown
 
 
-def test_each_fix_shows_before_and_after_on_one_time_scale():
+def test_each_fix_shows_before_and_after_on_one_time_scale(good):
     """One below the other in time: what the stalled run sends after the wait is below all of the fixed one."""
-    shown, _, _ = walked(prepared("good", TOLD.questions))
+    shown, _, _ = good
     for incident in TOLD.incidents:
         begin = shown.index(f"before: {incident.scenario.stalled}")
         lines = shown[begin : shown.index("Same time scale on both sides", begin)].splitlines()[2:-1]
@@ -139,8 +146,8 @@ def test_a_long_round_of_the_fixed_run_is_shortened():
     assert sum("81" in line[40:] or "82" in line[40:] for line in lines) == 5
 
 
-def test_ladders_and_verdicts_name_the_programs_at_the_ends():
-    shown, _, _ = walked(prepared("good", TOLD.questions))
+def test_ladders_and_verdicts_name_the_programs_at_the_ends(good):
+    shown, _, _ = good
     flat = " ".join(shown.split())
     for incident in TOLD.incidents:
         client, server = incident.programs.ends
@@ -510,12 +517,16 @@ class Slides(HTMLParser):
             self.slides[-1] = " ".join((self.slides[-1] + data).split()) + " "
 
 
-def test_slides_ask_first_and_answer_on_the_next_one(run, tmp_path):
-    file = tmp_path / "slides.html"
-    code, out, err = run("demo", "--slides", str(file))
-    assert (code, out, err) == (0, "", "")
-    page = file.read_text(encoding="utf-8")
-    of = Slides(page)
+@pytest.fixture(scope="module")
+def slides(tmp_path_factory) -> str:
+    """The page with all slides, made in another folder than the checkout's."""
+    with chdir(tmp_path_factory.mktemp("slides")):
+        assert in_process("demo", "--slides", "slides.html") == (0, "", "")
+        return Path("slides.html").read_text(encoding="utf-8")
+
+
+def test_slides_ask_first_and_answer_on_the_next_one(slides):
+    of = Slides(slides)
     asked = [i for i, kind in enumerate(of.kinds) if kind == "question"]
     assert len(asked) == len(TOLD.questions)
     for at, question in zip(asked, TOLD.questions, strict=True):
@@ -532,42 +543,34 @@ def test_slides_ask_first_and_answer_on_the_next_one(run, tmp_path):
         assert lesson in of.slides[following]
         assert of.drawings[following]
     assert of.kinds.count("ladder") == 2 * len(TOLD.incidents)
-    assert "proxy (nginx)" in page
+    assert "proxy (nginx)" in slides
 
 
-def test_slides_set_code_as_code_and_name_the_incidents_by_their_titles(tmp_path, run):
-    file = tmp_path / "slides.html"
-    run("demo", "--slides", str(file))
-    page = file.read_text(encoding="utf-8")
-    of = Slides(page)
+def test_slides_set_code_as_code_and_name_the_incidents_by_their_titles(slides):
+    of = Slides(slides)
     assert "`" not in "".join(of.slides[:-1])  # the script stands behind the last
-    assert "<code>ab -k</code>" in page
+    assert "<code>ab -k</code>" in slides
     for incident in TOLD.incidents:
         assert incident.scenario.title in of.slides[0] and incident.scenario.name not in of.slides[0]
 
 
-def test_slides_show_the_stall_of_an_incident_to_scale(tmp_path, run):
-    file = tmp_path / "slides.html"
-    run("demo", "--slides", str(file))
-    of = Slides(file.read_text(encoding="utf-8"))
+def test_slides_show_the_stall_of_an_incident_to_scale(slides):
+    of = Slides(slides)
     to_scale = [i for i, classes in enumerate(of.drawings) if "ladder" in classes]
     assert [of.kinds[i] for i in to_scale] == ["ladder", "answer"] * len(TOLD.incidents)
     for i in to_scale:
         assert re.search(r"\d\d\.\d ms .* holds \d+ B .* delays its ACK", of.slides[i]) and "late ACK" in of.slides[i]
 
 
-def test_slides_name_no_folder_of_the_machine_they_were_made_on(tmp_path, monkeypatch, run):
-    monkeypatch.chdir(tmp_path)
-    assert run("demo", "--slides", "slides.html")[0] == 0
-    page = Path("slides.html").read_text(encoding="utf-8")
-    assert str(REPOSITORY) not in page
-    assert "Committed, not run now: captures/workshop/redis-proxy-nginx-nagle" in page
+def test_slides_name_no_folder_of_the_machine_they_were_made_on(slides):
+    assert str(REPOSITORY) not in slides
+    assert "Committed, not run now: captures/workshop/redis-proxy-nginx-nagle" in slides
 
 
-def test_each_incident_names_a_page_of_the_simulator(run):
+def test_each_incident_names_a_page_of_the_simulator(run, good):
     """The preset and the comparison are those that the simulator knows, and the comparison is the end that holds."""
     compared = set(re.findall(r'"([a-z]+-nodelay)":', (REPOSITORY / "site" / "controls.js").read_text()))
-    shown, _, _ = walked(prepared("good", TOLD.questions))
+    shown, _, _ = good
     _, outline, _ = run("demo", "--outline")
     for incident in TOLD.incidents:
         found = re.fullmatch(r"index\.html#preset=([a-z-]+)/([a-z-]+)&compare=(.*)", incident.simulated)

@@ -3,11 +3,13 @@
 import importlib.util
 import re
 import subprocess
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from support.command import Ended, in_process
 
 _spec = importlib.util.spec_from_file_location("refresh", REPOSITORY / "docs" / "refresh.py")
 assert _spec and _spec.loader
@@ -49,8 +51,19 @@ def test_the_pages_are_here():
     assert len(SHOWING) >= 4
 
 
+def ended_here(arguments: list[str]) -> Ended:
+    with chdir(REPOSITORY):
+        return in_process(*arguments)
+
+
+def test_a_command_prints_the_same_in_a_process_of_its_own():
+    command = ["analyze", "captures/reference/nginx-static-nodelay-off/server.pcap"]
+    assert refresh.ended(command) == ended_here(command)
+
+
 @pytest.mark.parametrize("page", SHOWING, ids=name)
-def test_the_output_on_a_page_is_what_its_command_prints(page: Path):
+def test_the_output_on_a_page_is_what_its_command_prints(page: Path, monkeypatch):
+    monkeypatch.setattr(refresh, "ended", ended_here)
     text = page.read_text()
     assert refresh.refreshed(text) == text, "out of date: make docs"
 
