@@ -154,9 +154,9 @@ def test_a_capture_and_its_checksum_replaced_together_are_held_against_the_witne
 @pytest.mark.parametrize("name", ["manifest.json", "witnesses.json"])
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b"7" * 5000, b'{"a":' * 50_000, b" " * (17 << 20),
-     b'{"a":' * 100 + b"1" + b"}" * 100, b'{"a": 1e999}', b'{"a": NaN}'],
+     b'{"a":' * 100 + b"1" + b"}" * 100, b'{"a": 1e999}', b'{"a": NaN}', b"[]", b'"text"'],
     ids=["empty", "cut", "deep", "no text", "null", "long number", "deep objects", "huge", "whole",
-         "inf", "nan"],
+         "inf", "nan", "a list", "a string"],
 )  # fmt: skip
 def test_what_is_no_json_is_one_line(run, folder, name, content):
     (folder / name).write_bytes(content)

@@ -116,24 +116,6 @@ def test_a_path_that_may_not_be_looked_at_costs_itself(run):
     assert "name too long" in err.lower()
 
 
-UNUSABLE = {
-    "missing.pcap": None,
-    "empty.pcap": b"",
-    "text.pcap": b"this is not a capture, it is a sentence",
-    "half-a-header.pcap": STALLED.read_bytes()[:20],
-}
-
-
-@pytest.mark.parametrize("name", UNUSABLE)
-def test_an_unusable_file_is_one_line_and_exit_2(run, tmp_path, name):
-    content = UNUSABLE[name]
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    code, out, err = run("analyze", "--json", tmp_path / name)
-    assert (code, out) == (Exit.UNUSABLE, "")
-    assert name in err and err.count("\n") == 1
-
-
 def test_a_capture_without_packets_is_invalid(run, tmp_path):
     (tmp_path / "header-only.pcap").write_bytes(STALLED.read_bytes()[:24])
     code, out, err = run("analyze", "--json", tmp_path / "header-only.pcap")
@@ -147,13 +129,6 @@ def test_a_cut_capture_is_never_called_clean(run, tmp_path):
     result = json.loads(out)
     assert (code, result["verdict"]) == (Exit.UNUSABLE, "INVALID")
     assert result["quality"]["damage"]
-
-
-def test_a_stall_in_a_cut_capture_is_still_proved(run, tmp_path):
-    cut = tmp_path / "cut.pcap"
-    cut.write_bytes(STALLED.read_bytes()[:-10])
-    code, out, _ = run("analyze", "--json", cut)
-    assert (code, json.loads(out)["verdict"]) == (Exit.OK, "STALL")
 
 
 @pytest.mark.parametrize(
