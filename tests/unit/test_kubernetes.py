@@ -21,7 +21,7 @@ from support.synthetic import pcap_bytes
 REPOSITORY = Path(__file__).parents[2]
 WATCH = REPOSITORY / "docs" / "watch"
 PAGES = [REPOSITORY / "docs" / name for name in ("capturing.md", "watch.md")]
-SCHEMA = json.loads(Path(__file__).with_name("kubernetes-container.schema.json").read_text())
+SCHEMA = json.loads((REPOSITORY / "tests" / "support" / "kubernetes-container.schema.json").read_text())
 PROFILES = {  # kubectl 1.32: what a profile gives an ephemeral container to begin with
     "netadmin": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
     "general": {"capabilities": {"add": ["SYS_PTRACE"]}},
