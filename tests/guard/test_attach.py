@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,44 +14,18 @@ from nagle_lab.guard.recording import record_running
 from nagle_lab.guard.recording.target import Target
 from support.command import in_process
 from support.guarded import GUARD
+from support.living import PORT, stalling
 from support.namespaces import is_recorded, sent
 from support.waiting import unread, within
 
 pytestmark = pytest.mark.usefixtures("may_record")
 
-ASKED_FOREVER = textwrap.dedent("""
-    import socket, sys, threading
-    listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-
-    def serve():
-        while True:
-            peer, _ = listener.accept()
-            while peer.recv(4096):
-                peer.sendall(bytes(200))
-                peer.sendall(bytes(600))
-
-    threading.Thread(target=serve, daemon=True).start()
-    print("ready", flush=True)
-    while True:
-        with socket.create_connection(listener.getsockname()) as s:
-            for _ in range(20):
-                s.sendall(bytes(100))
-                got = 0
-                while got < 800:
-                    got += len(s.recv(4096))
-""")
-PORT = 18081
-
 
 @pytest.fixture
 def elsewhere():
     """A stalling pair in a network namespace of its own; the process's number."""
-    command = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
-    command += [sys.executable, "-c", ASKED_FOREVER, str(PORT)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"ready\n"
+    with stalling() as process:
         yield process.pid
-        process.kill()
 
 
 def recorded(*options: str) -> tuple[int, str]:
@@ -64,7 +37,7 @@ def test_a_process_for_some_seconds(elsewhere):
     code, err = recorded(f"--pid={elsewhere}", "--seconds=2")
     assert code == 1
     assert f" STALL   process {elsewhere} " in err
-    assert " exchanges waited for a delayed ACK: the server (127.0.0.1:18081)" in err
+    assert f" exchanges waited for a delayed ACK: the server (127.0.0.1:{PORT})" in err
 
 
 def test_ctrl_c_ends_the_recording_and_reports(elsewhere):

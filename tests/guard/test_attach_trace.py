@@ -17,7 +17,7 @@ from nagle_lab.guard.tracing import hooking, strace_attached, strace_command
 from nagle_lab.host import privileges
 from support.command import in_process
 from support.guarded import GUARD
-from support.namespaces import is_recorded
+from support.namespaces import OWN_NETWORK, is_recorded
 from support.rights import mount_refused
 from support.waiting import within
 
@@ -102,8 +102,7 @@ C = """
 
 def started(*command: str) -> subprocess.Popen[bytes]:
     """In a network namespace of its own, and asking itself already."""
-    enter = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
-    process = subprocess.Popen([*enter, *command], stdout=subprocess.PIPE, process_group=0)
+    process = subprocess.Popen([*OWN_NETWORK, *command], stdout=subprocess.PIPE, process_group=0)
     assert process.stdout and process.stdout.read(1) == b"."
     return process
 

@@ -16,17 +16,14 @@ from nagle_lab.live.sockets.inventory import inventory
 from support.command import in_process
 from support.living import NAGLE_LAB, NOBODY, PORT, nagle_lab, one_more, stalling, switched
 from support.namespaces import is_recorded
-from support.rights import AS_ROOT, mount_refused
+from support.rights import must_look_elsewhere
 from support.schemas import check
 from support.waiting import within
 
 
 @pytest.fixture(autouse=True)
 def as_root(tmp_path, monkeypatch):
-    if refused := mount_refused():
-        pytest.skip(refused)
-    if AS_ROOT:
-        pytest.skip("looking into other namespaces takes root")
+    must_look_elsewhere()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import Range
-from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.writes.stall_writes import Writes
-from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.tracing import strace_command
+from support import traced
+from support.traced import program, writes_of
 
 pytestmark = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
 
@@ -42,20 +42,13 @@ while peer.recv(4096):
 def writes(
     folder, *, listening: str = "", forked: str = "", accepted: str = "", recv: str = "peer.recv"
 ) -> Writes:  # fmt: skip
-    path, recorded = folder / "server.py", folder / "recorded"
     text = PROGRAM.replace("#LISTENING", listening).replace("#FORKED", forked).replace("#ACCEPTED", accepted)
-    text = text.replace("while peer.recv", f"while {recv}")
-    path.write_text(text)
-    recorded.mkdir()
-    command = [sys.executable, str(path)]
-    found = with_writes(guard(command, recorded, Selection()), command).writes
-    assert found and found.named >= 15 and not found.problem, found
-    return found
+    path = program(folder, "server.py", text.replace("while peer.recv", f"while {recv}"))
+    return writes_of(folder, [sys.executable, str(path)])
 
 
 def line(folder, text: str) -> int:
-    lines = (folder / "server.py").read_text().splitlines()
-    return next(number for number, one in enumerate(lines, 1) if text in one)
+    return traced.line(folder / "server.py", text)
 
 
 HELD = SimpleNamespace(

@@ -9,7 +9,8 @@ import pytest
 from nagle_lab.live.sockets import processes
 from nagle_lab.live.sockets.owners import owners
 from support.guarded import server
-from support.rights import AS_ROOT, mount_refused
+from support.namespaces import OWN_NETWORK
+from support.rights import must_look_elsewhere
 
 PAIR = textwrap.dedent("""
     import os, socket, sys
@@ -26,11 +27,8 @@ PAIR = textwrap.dedent("""
 @pytest.fixture
 def pair():
     """A process and a fork of it in a namespace of their own, with connections; their numbers and clients' ports."""
-    if refused := mount_refused():
-        pytest.skip(refused)
-    if AS_ROOT:
-        pytest.skip("looking into other namespaces takes root")
-    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", PAIR]
+    must_look_elsewhere()
+    command = [*OWN_NETWORK, sys.executable, "-c", PAIR]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process.pid, *map(int, process.stdout.readline().split())
         process.stdin.close()
@@ -65,14 +63,10 @@ def test_all_namespaces_at_once(pair):
 @pytest.mark.parametrize(("how", "is_held"), [("two-writes", True), ("nodelay", False)])
 def test_what_holds_data_on_a_loopback_elsewhere(how, is_held):
     """One that stalls holds data most of the time; one with TCP_NODELAY, at no look while it runs."""
-    if refused := mount_refused():
-        pytest.skip(refused)
-    if AS_ROOT:
-        pytest.skip("looking into other namespaces takes root")
+    must_look_elsewhere()
     exchanges = "400" if is_held else "50000"  # a few seconds
-    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", *server(how, exchanges)]
     seen, looks = False, 0
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen([*OWN_NETWORK, *server(how, exchanges)], stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and not seen:
             looks += 1
             seen = process.pid in {one.pid for one in owners().held_elsewhere}

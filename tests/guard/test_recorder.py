@@ -7,8 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-import pytest
-
 from nagle_lab import analyze
 from nagle_lab.guard.recording import inside_command, recorder
 from nagle_lab.guard.recording.job import JOB, OUTCOME, Outcome, read_record, write_record
@@ -17,16 +15,13 @@ from nagle_lab.guard.recording.run_command import make_job
 from nagle_lab.host import namespace
 from support.guarded import guard
 from support.living import stalling
-from support.rights import AS_ROOT, mount_refused
+from support.rights import must_look_elsewhere
 from support.waiting import within
 
 
 def test_a_ring_that_was_ended_takes_no_more():
     """Where packets come faster than they are written, a recording would have no end."""
-    if refused := mount_refused():
-        pytest.skip(refused)
-    if AS_ROOT:
-        pytest.skip("looking into other namespaces takes root")
+    must_look_elsewhere()
     with stalling("flood") as program:
         ring = namespace.inside(program.pid, lambda: Ring("lo"))
         for _ in range(2):

@@ -11,16 +11,14 @@ import pytest
 
 from support.command import in_process
 from support.living import NOBODY, PORT, nagle_lab, stalling
-from support.rights import AS_ROOT, mount_refused
+from support.namespaces import OWN_NETWORK
+from support.rights import must_look_elsewhere
 from support.waiting import within
 
 
 @pytest.fixture(autouse=True)
 def as_root():
-    if refused := mount_refused():
-        pytest.skip(refused)
-    if AS_ROOT:
-        pytest.skip("looking into other namespaces takes root")
+    must_look_elsewhere()
 
 
 def listed(*options: object) -> list[dict]:
@@ -83,7 +81,7 @@ def test_nodelay_and_cork_are_read():
         "c, _ = a.accept(); c.setsockopt(6, socket.TCP_CORK, 1); c.send(b'x')\n"
         "print(c.getsockname()[1], flush=True); sys.stdin.read()"
     )
-    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", program]
+    command = [*OWN_NETWORK, sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         port = int(process.stdout.readline())
         sockets = {(one["state"], one["local"]["port"] == port): one for one in listed("--pid", process.pid)}
@@ -98,7 +96,7 @@ def test_a_socket_that_two_processes_have_is_listed_once():
         "d = socket.socket(type=socket.SOCK_DGRAM); d.bind(('127.0.0.1', 0)); child = os.fork()\n"
         "print(child, flush=True) if child else None; sys.stdin.read()"
     )
-    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", program]
+    command = [*OWN_NETWORK, sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         child = int(process.stdout.readline())
         (one,) = listed("--pid", process.pid)  # neither that of UNIX nor of UDP

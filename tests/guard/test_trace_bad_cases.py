@@ -11,11 +11,10 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.writes import Writes
-from nagle_lab.experiments.software.guarded import Selection, guard
 from nagle_lab.experiments.writes.joining import UNORDERED
 from nagle_lab.experiments.writes.recorded import with_recorded
-from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.tracing import strace_command
+from support.traced import traced
 
 pytestmark = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
 
@@ -60,9 +59,7 @@ static char buffer[4096];
 
 def named(folder: Path, text: str) -> Writes:
     (folder / "program.py").write_text(text)
-    (folder / "recorded").mkdir()
-    command = [sys.executable, str(folder / "program.py")]
-    run = with_writes(guard(command, folder / "recorded", Selection(), limit_s=60), command, limit_s=60)
+    run = traced(folder, [sys.executable, str(folder / "program.py")], limit_s=60)
     assert run.writes, (run.result.verdict, run.result.reason)
     return run.writes
 

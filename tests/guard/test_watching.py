@@ -19,7 +19,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from support.crowd import AT_ONCE, crowd
-from support.namespaces import FIN_WAIT_2, is_recorded, sent, sockets
+from support.namespaces import FIN_WAIT_2, OWN_NETWORK, is_recorded, sent, sockets
 from support.schemas import check
 from support.waiting import within
 
@@ -60,8 +60,7 @@ class Asked:
     """Server and client in a network namespace of their own; asked from :meth:`go` on."""
 
     def __init__(self, how: str, most: int = 10**9) -> None:
-        command = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
-        command += [sys.executable, "-c", ASKED, how, str(PORT), str(most)]
+        command = [*OWN_NETWORK, sys.executable, "-c", ASKED, how, str(PORT), str(most)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         self.pid = self._process.pid
         assert self._process.stdout.readline() == b"ready\n"

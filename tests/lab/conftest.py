@@ -106,7 +106,7 @@ def taken(file: TextIO) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def engine() -> str:
+def docker_answers() -> str:
     """The engine's version; without an engine these tests fail, because what they promise was not seen."""
     try:
         return engine_version()

@@ -1,18 +1,16 @@
 """The inventory, and TCP_NODELAY on the living: nginx in a container, under a load from another one."""
 
 import json
-import subprocess
 
 import pytest
 
 from support.command import in_process
-from support.in_docker import docker, read_in
+from support.in_docker import nginx_that_stalls, read_in
 from support.living import nagle_lab, switched
-from support.namespaces import ESTABLISHED, LISTEN, sockets
+from support.namespaces import ESTABLISHED, sockets
 from support.rights import AS_ROOT
 from support.waiting import within
 
-BASE = "BASE=nagle-lab/base"
 # Without a stall ab asks as fast as the machine allows, and on a busy one what waits for a processor looks held, too.
 PACE = "limit_req_zone all zone=all:32k rate=2000r/s; limit_req zone=all burst=100;"
 pytestmark = [pytest.mark.quiet, pytest.mark.long]
@@ -24,23 +22,12 @@ def nginx(tmp_path):
     if AS_ROOT:
         pytest.skip("looking into containers takes root")
     name = f"nagle-lab-test-living-{tmp_path.name.replace('_', '-')}".lower()[:60]
-    server, client = (docker("build", "--quiet", "--build-arg", BASE, folder) for folder in ("nginx", "client"))
-    docker("network", "create", "--internal", name)
-    try:
-        conf = "/etc/nginx/conf.d:uid=10001,gid=10001,mode=755"
-        run = ["run", "--detach", "--rm", f"--network={name}"]
-        pace = tmp_path / "pace.conf"
-        pace.write_text(PACE)
-        docker(*run, f"--name={name}", "--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615", "--tmpfs=/tmp",
-               f"--tmpfs={conf}", f"--volume={pace}:/etc/nginx/templates/pace.conf.template:ro", server)  # fmt: skip
-        assert within(60, lambda: sockets(read_in(name, "/proc/net/tcp"), 8080, LISTEN))
-        load = ["-k", "-c", 10, "-t", 600, "-n", 10**8, f"http://{name}:8080/"]
-        docker(*run, f"--name={name}-load", "--entrypoint=ab", client, *load)
+    pace = tmp_path / "pace.conf"
+    pace.write_text(PACE)
+    with nginx_that_stalls(name, f"--volume={pace}:/etc/nginx/templates/pace.conf.template:ro") as load:
+        load()
         assert within(60, lambda: sockets(read_in(name, "/proc/net/tcp"), 8080, ESTABLISHED) == 10)
         yield name
-    finally:
-        subprocess.run(["docker", "rm", "--force", name, f"{name}-load"], check=False, capture_output=True)
-        docker("network", "rm", name)
 
 
 def test_a_running_nginx_is_listed_cured_and_stalls_again(nginx):

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from support.command import in_process
-from support.in_docker import compose_project, docker, read_in
-from support.namespaces import LISTEN, sent, sockets
+from support.in_docker import compose_project, docker, nginx_that_stalls, read_in
+from support.namespaces import sent
 from support.rights import AS_ROOT
 from support.schemas import check
 from support.waiting import within
@@ -25,26 +25,9 @@ def nginx(tmp_path):
     if AS_ROOT:
         pytest.skip("looking into containers takes root")
     name = f"nagle-lab-test-watch-{tmp_path.name.replace('_', '-')}".lower()[:60]
-    build = ("build", "--quiet", "--build-arg", "BASE=nagle-lab/base")
-    server, client = (docker(*build, folder) for folder in ("nginx", "client"))
-    docker("network", "create", "--internal", name)
-    loads = []
-
-    def load() -> None:
-        loads.append(f"{name}-load-{len(loads)}")
-        options = ["--detach", "--rm", f"--network={name}", f"--name={loads[-1]}", "--entrypoint=ab"]
-        docker("run", *options, client, "-k", "-r", "-c", 10, "-t", 600, "-n", 10**8, f"http://{name}:8080/")
-
-    try:
-        folders = ["--tmpfs=/tmp", "--tmpfs=/etc/nginx/conf.d:uid=10001,gid=10001,mode=755"]
-        settings = ["--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615"]
-        docker("run", "--detach", f"--network={name}", f"--name={name}", *settings, *folders, server)
-        assert within(60, lambda: sockets(read_in(name, "/proc/net/tcp"), 8080, LISTEN))
-        load()
-        yield name, load
-    finally:
-        subprocess.run(["docker", "rm", "--force", name, *loads], check=False, capture_output=True)
-        docker("network", "rm", name)
+    with nginx_that_stalls(name) as load:
+        load("-r")
+        yield name, lambda: load("-r")
 
 
 def next_said(watch: subprocess.Popen[str], event: str, text: str) -> dict:

@@ -39,10 +39,6 @@ def go(page: Page, fragment: str) -> Page:
     return page
 
 
-def text(page, selector: str) -> str:
-    return page.js(f"document.querySelector({json.dumps(selector)}).textContent")
-
-
 def change(page, path: str, value) -> None:
     page.js(
         f"""(() => {{ const e = document.getElementById({json.dumps(path)});
@@ -66,13 +62,13 @@ def test_a_page_opens_quietly_and_fits(open_at, site, size, dark, name):
 
 def test_from_a_disk_the_page_for_captures_says_how_to_serve_it(open_at):
     page = open_at(page="drop.html")
-    assert "python3 -m http.server" in text(page, "#wrong") and page.js("document.getElementById('file').disabled")
+    assert "python3 -m http.server" in page.text("#wrong") and page.js("document.getElementById('file').disabled")
     assert page.complaints() == []
 
 
 def test_all_predictions_on_the_page_agree(open_at):
     page = open_at(page="predictions.html")
-    done, of = re.match(r"(\d+) of (\d+) predictions agree", text(page, "#sum")).groups()
+    done, of = re.match(r"(\d+) of (\d+) predictions agree", page.text("#sum")).groups()
     assert done == of == str(page.js("document.querySelectorAll('#tables tbody tr').length"))
     assert page.js("document.querySelectorAll('.differs').length") == 0
     assert page.js("document.querySelectorAll('#cannot dd').length") > 10
@@ -80,10 +76,10 @@ def test_all_predictions_on_the_page_agree(open_at):
 
 def test_it_begins_with_a_stall_and_shows_how_it_came(open_at):
     page = open_at()
-    assert text(page, ".outcome .verdict") == "STALL"
+    assert page.text(".outcome .verdict") == "STALL"
     parts = page.js("[...document.querySelectorAll('.seg')].map((e) => e.classList[1])")
     assert [part for part in parts if part in ("trigger", "late", "release")] == ["trigger", "late", "release"]
-    assert "late ACK" in text(page, "#ladder-0")
+    assert "late ACK" in page.text("#ladder-0")
 
 
 def test_the_scale_is_true(open_at):
@@ -101,15 +97,15 @@ def test_the_scale_is_true(open_at):
 
 def test_stepping_scrubbing_and_playing_move_time(open_at):
     page = open_at(STALLED + "&t=0")
-    clock = lambda: float(text(page, "#clock").split()[0])  # noqa: E731
+    clock = lambda: float(page.text("#clock").split()[0])  # noqa: E731
     assert clock() == 0
     page.js("document.getElementById('step').click()")
     first = clock()
-    assert first > 0 and text(page, "#event")
+    assert first > 0 and page.text("#event")
     page.js("document.getElementById('step').click(); document.getElementById('back').click()")
     assert clock() == first
     change(page, "time", 20000)
-    assert clock() == 20 and "615 B for" in text(page, ".state.server [data-key=held]")
+    assert clock() == 20 and "615 B for" in page.text(".state.server [data-key=held]")
     page.js("document.getElementById('end').click()")
     end = clock()
     assert end > 100
@@ -126,12 +122,12 @@ def test_the_keyboard_does_the_same(open_at):
     page = open_at(STALLED + "&t=0")
     page.js("document.activeElement.blur()")
     page.press("ArrowRight")
-    first = text(page, "#clock")
+    first = page.text("#clock")
     assert first != "0.000 ms"
     page.press("End")
-    assert text(page, "#clock") != first
+    assert page.text("#clock") != first
     page.press("Home")
-    assert text(page, "#clock") == "0.000 ms"
+    assert page.text("#clock") == "0.000 ms"
     stops = page.js(
         "[...document.querySelectorAll('button, select, input, a, summary')].filter((e) => e.tabIndex < 0).length"
     )
@@ -181,7 +177,7 @@ def test_a_wrong_program_is_said_and_changes_nothing(open_at):
     drawn = page.js("document.getElementById('ladder-0').outerHTML")
     for wrong in ("write 0", "hello", "write 5, read 99999999", "", "read 5", "read 103, write 852"):
         change(page, "server.program", wrong)
-        assert not page.js("document.getElementById('wrong').hidden") and text(page, "#wrong"), wrong
+        assert not page.js("document.getElementById('wrong').hidden") and page.text("#wrong"), wrong
         assert page.js("document.getElementById('ladder-0').outerHTML") == drawn, wrong
         change(page, "server.program", "read 103, write 238, write 615")
         assert page.js("document.getElementById('wrong').hidden"), wrong
@@ -190,9 +186,9 @@ def test_a_wrong_program_is_said_and_changes_nothing(open_at):
 
 def test_a_link_from_elsewhere_cannot_break_the_page(open_at):
     page = open_at("preset=<b>&mss=1e9&exchanges=x&server.nagle=__proto__&compare=constructor&scale=toString&t=NaN")
-    assert "preset=<b>: there is none of that name" in text(page, "#wrong")
+    assert "preset=<b>: there is none of that name" in page.text("#wrong")
     assert page.js("document.querySelectorAll('#wrong *').length") == 0
-    assert text(page, ".outcome .verdict") in ("STALL", "CLEAN")
+    assert page.text(".outcome .verdict") in ("STALL", "CLEAN")
     assert page.complaints() == []
 
 
@@ -246,12 +242,12 @@ def test_every_preset_opens_and_says_what_was_recorded(open_at):
         for name in names("preset"):
             change(page, "preset", name)
             opened += 1
-            recorded = text(page, "#title .note b").split(",")[0]
-            if text(page, ".outcome .verdict") != recorded:
+            recorded = page.text("#title .note b").split(",")[0]
+            if page.text(".outcome .verdict") != recorded:
                 differ.append(name)
     assert len(groups) > 12 and opened > 250
     change(page, "group", "Your own")
-    assert text(page, "#title") == "" and text(page, ".outcome .verdict") == "STALL"
+    assert page.text("#title") == "" and page.text(".outcome .verdict") == "STALL"
     go(page, "preset=museum/npm/ssh2/good")
     chosen = page.js("[...document.querySelectorAll('#group, #preset')].map((e) => e.selectedOptions[0].label)")
     assert chosen == ["Museum: released software, npm", "ssh2 1.17.0, setNoDelay(true)"]
@@ -263,9 +259,9 @@ def test_without_motion_it_goes_in_steps(open_at, browser):
     page = open_at(STALLED + "&t=0")
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
     page.js("document.getElementById('play').click()")
-    moment = text(page, "#clock")
+    moment = page.text("#clock")
     page.js("new Promise((done) => setTimeout(done, 200))")
-    assert text(page, "#clock") == moment != "0.000 ms"
+    assert page.text("#clock") == moment != "0.000 ms"
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE, PROJECTOR])
@@ -310,8 +306,8 @@ def test_mysteries_are_asked_answered_and_counted(open_at):
         assert sum(reply.startswith("Not this. Then ") for reply in replies) == len(replies) - 1
     right_first = sum(replies[0].startswith("Right. ") for replies in said)
     score = f"Score: {right_first} of {sections} answered, first answers count."
-    assert text(page, "#score") == score
-    assert text(open_at(page="mysteries.html"), "#score") == score
+    assert page.text("#score") == score
+    assert open_at(page="mysteries.html").text("#score") == score
     page.js("document.getElementById('forget').click()")
-    assert text(page, "#score") == ""
+    assert page.text("#score") == ""
     assert page.complaints() == []

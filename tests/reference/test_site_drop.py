@@ -75,14 +75,10 @@ def page(server, browser):
     return browser
 
 
-def text(page, selector: str) -> str:
-    return page.js(f"document.querySelector({json.dumps(selector)}).textContent")
-
-
 def wait(page, until: str) -> None:
     end = time.monotonic() + FOREVER
     while not page.js(until):
-        assert time.monotonic() < end, [text(page, "#status"), text(page, "#wrong"), page.complaints()]
+        assert time.monotonic() < end, [page.text("#status"), page.text("#wrong"), page.complaints()]
         time.sleep(0.05)
 
 
@@ -91,7 +87,7 @@ def diagnosed(page, file: Path, give: str = "choose") -> str:
     page.js("document.getElementById('found').hidden = true")
     getattr(page, give)("#file" if give == "choose" else "#zone", file)
     wait(page, "!document.getElementById('found').hidden")
-    return text(page, "#json pre")
+    return page.text("#json pre")
 
 
 def refused(page, file: Path) -> str:
@@ -99,7 +95,7 @@ def refused(page, file: Path) -> str:
     page.choose("#file", file)
     wait(page, "!document.getElementById('wrong').hidden && document.getElementById('working').hidden")
     assert page.js("document.getElementById('found').hidden")
-    return text(page, "#wrong")
+    return page.text("#wrong")
 
 
 def command_line(file: Path) -> subprocess.CompletedProcess[str]:
@@ -137,7 +133,7 @@ def test_it_can_be_stopped_and_takes_one_at_a_time(page, files):
     assert page.js("document.getElementById('working').hidden") and page.js("document.activeElement.id") == "file"
     page.drop("#zone", files["stalled"], files["clean"])
     wait(page, "!document.getElementById('wrong').hidden")
-    assert "One capture at a time" in text(page, "#wrong")
+    assert "One capture at a time" in page.text("#wrong")
 
 
 @pytest.mark.parametrize("what", ["stalled", "clean", "gzip", "zstd", "pcapng", "cut", "only a header"])
@@ -146,7 +142,7 @@ def test_the_json_is_that_of_the_command_line(page, files, what):
     expected = command_line(files[what])
     assert json.loads(shown) == json.loads(expected.stdout), expected.stderr
     assert shown == expected.stdout
-    assert text(page, "#verdict") == f"{json.loads(shown)['verdict']} {files[what].name}"
+    assert page.text("#verdict") == f"{json.loads(shown)['verdict']} {files[what].name}"
     assert page.js("document.activeElement.id") == "verdict"
 
 
@@ -167,7 +163,7 @@ def test_the_report_is_in_place_and_works(page, files):
     wait(page, "document.getElementById('report').srcdoc.includes('has no plots')")
     with page.inside("iframe"):
         wait(page, "document.readyState === 'complete'")
-        assert text(page, "h1").endswith("server.pcap") and page.js("self.origin") == "null"
+        assert page.text("h1").endswith("server.pcap") and page.js("self.origin") == "null"
         assert page.js("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 23)"
         page.js("document.querySelector('.seg').dispatchEvent(new Event('pointerenter'))")
         assert not page.js("document.getElementById('tip').hidden")

@@ -70,6 +70,10 @@ class Page:
         while not any(event.get("method") == "Page.loadEventFired" for event in self.said):
             self.said.append(self._next())
 
+    def text(self, selector: str) -> str:
+        """The text of the first element that a CSS selector finds."""
+        return str(self.js(f"document.querySelector({json.dumps(selector)}).textContent"))
+
     def js(self, expression: str) -> Any:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]

@@ -1,9 +1,12 @@
-"""Docker, and a pair that stalls in a container, as a program and as a Compose project."""
+"""Docker, and what stalls in a container: a pair, as a program and as a Compose project, and nginx under a load."""
 
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from support.namespaces import LISTEN, sockets
+from support.waiting import within
 
 PERL = r"""
 use Socket; use IO::Socket::INET;
@@ -38,6 +41,33 @@ def read_in(container: str, file: str) -> str:
     """A file in a container that runs; empty where there is none."""
     shown = ["docker", "exec", container, "cat", file]
     return subprocess.run(shown, capture_output=True, text=True, check=False).stdout
+
+
+@contextmanager
+def nginx_that_stalls(name: str, *options: object) -> Iterator[Callable[..., None]]:
+    """A container of that name with nginx, tcp_nodelay off, and a function that begins a load of ten connections.
+
+    Further ``options`` are those of its ``docker run``; the function takes some of ab.
+    """
+    build = ("build", "--quiet", "--build-arg", "BASE=nagle-lab/base")
+    server, client = (docker(*build, folder) for folder in ("nginx", "client"))
+    docker("network", "create", "--internal", name)
+    loads: list[str] = []
+
+    def load(*of_ab: object) -> None:
+        loads.append(f"{name}-load-{len(loads)}")
+        run = ["--detach", "--rm", f"--network={name}", f"--name={loads[-1]}", "--entrypoint=ab"]
+        docker("run", *run, client, "-k", "-c", 10, "-t", 600, "-n", 10**8, *of_ab, f"http://{name}:8080/")
+
+    try:
+        folders = ["--tmpfs=/tmp", "--tmpfs=/etc/nginx/conf.d:uid=10001,gid=10001,mode=755"]
+        settings = ["--env=TCP_NODELAY=off", "--env=PAGE_BYTES=615"]
+        docker("run", "--detach", f"--network={name}", f"--name={name}", *settings, *folders, *options, server)
+        assert within(60, lambda: sockets(read_in(name, "/proc/net/tcp"), 8080, LISTEN))
+        yield load
+    finally:
+        subprocess.run(["docker", "rm", "--force", name, *loads], check=False, capture_output=True)
+        docker("network", "rm", name)
 
 
 @contextmanager

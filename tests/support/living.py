@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from support.command import Ended
+from support.namespaces import OWN_NETWORK
 from support.rights import reachable
 
 PORT = 18084
@@ -69,8 +70,7 @@ def stalling(*how: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen
     "ipv6", "mapped" (IPv4 on a socket of IPv6), "own-will" (one of two connections has TCP_NODELAY by the program),
     "flood" (all have, and the client asks as fast as it can).
     """
-    command = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
-    command += [*before, sys.executable, "-c", STALLING, *how]
+    command = [*OWN_NETWORK, *before, sys.executable, "-c", STALLING, *how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         assert process.stdout.readline() == "ready\n"

@@ -1,8 +1,10 @@
-"""What the kernel says of a network namespace, in files of /proc/net: TCP sockets, segments sent, recorders."""
+"""A network namespace, and what the kernel says of it in /proc/net: TCP sockets, segments sent, recorders."""
 
 from contextlib import suppress
 from pathlib import Path
 
+# What runs a command in a network namespace of its own, whose loopback is up and has the MTU of Ethernet.
+OWN_NETWORK = ["unshare", "--net", "sh", "-c", 'ip link set lo mtu 1500 up; exec "$@"', "sh"]
 ESTABLISHED, FIN_WAIT_2, LISTEN = "01", "05", "0A"  # states of proc_net_tcp.rst in Linux's documentation
 
 

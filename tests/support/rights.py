@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
 REPOSITORY = Path(__file__).parents[2]
 NOBODY = "65534"
@@ -34,6 +36,14 @@ def mount_refused() -> str | None:
     status = subprocess.run([*AS_ROOT, "cat", "/proc/self/status"], check=True, capture_output=True, text=True).stdout
     (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     return None if int(effective, 16) & CAP_SYS_ADMIN else "root here may not mount: it has no CAP_SYS_ADMIN"
+
+
+def must_look_elsewhere() -> None:
+    """Skip a test that looks into namespaces of others, where nobody may: sudo for the test's child is not enough."""
+    if refused := mount_refused():
+        pytest.skip(refused)
+    if AS_ROOT:
+        pytest.skip("looking into other namespaces takes root")
 
 
 @contextmanager
