@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -25,6 +26,7 @@ from support.waiting import within
 def as_root(tmp_path, monkeypatch):
     must_look_elsewhere()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # what this process has found is another one's
 
 
 @pytest.fixture
@@ -38,8 +40,10 @@ def options(pid: int) -> dict[tuple, bool]:
     return {(one.listed.local, one.listed.remote): one.options.nodelay for one in inventory([pid]).sockets}
 
 
-def switch(pid: int, state: str, *more: object, **others) -> tuple[int, str, str]:
-    return nagle_lab("nodelay", "--pid", pid, state, *more, **others)
+def switch(pid: int, state: str, *more: object, before: list[str] | None = None) -> tuple[int, str, str]:
+    """Without a recording that is called here; ``before`` is what starts it in a process of its own."""
+    arguments = ("nodelay", "--pid", pid, state, *more)
+    return in_process(*arguments) if "--seconds=0" in more and not before else nagle_lab(*arguments, before=before)
 
 
 def test_the_stall_goes_and_comes_back(program):
