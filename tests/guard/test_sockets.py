@@ -68,10 +68,16 @@ def test_the_end_that_delays_acks_is_interactive():
 
 def test_all_namespaces_are_listed_and_ports_choose():
     with stalling() as program:
-        namespaces = {one["namespace"] for one in listed() if any(p["pid"] == program.pid for p in one["processes"])}
-        assert namespaces == {Path(f"/proc/{program.pid}/ns/net").stat().st_ino}
-        assert len([one for one in listed("--port", PORT) if one["processes"][0]["pid"] == program.pid]) == 3
+        assert {one["namespace"] for one in of(program.pid, listed())} == {
+            Path(f"/proc/{program.pid}/ns/net").stat().st_ino
+        }
+        assert len(of(program.pid, listed("--port", PORT))) == 3
         assert listed("--pid", program.pid, "--port", PORT + 1) == []
+
+
+def of(pid: int, sockets: list[dict]) -> list[dict]:
+    """Those of a process; others come and go meanwhile, and may have no process any more."""
+    return [one for one in sockets if pid in [process["pid"] for process in one["processes"]]]
 
 
 def test_nodelay_and_cork_are_read():
