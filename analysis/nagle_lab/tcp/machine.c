@@ -457,6 +457,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
         .gap_reply = ack->gap_reply,
         .trigger_not_held = trigger->end == x->not_held_end, .since_full = (int32_t)since_full,
         .ack_clock = ack->tsval >= 0 ? clock_of(ack->tsval, ack->ts) : 0,
+        .release_clock = s->timestamps ? clock_of(s->tsval, s->ts) : 0,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }

@@ -460,6 +460,7 @@ class Machine:
             gap_reply=ack.gap_reply,
             trigger_not_held=trigger.end == x.not_held_end,
             ack_clock=clock_of(ack.tsval, ack.ts) if ack.tsval >= 0 else 0,
+            release_clock=clock_of(s.tsval, s.ts) if s.timestamps else 0,
         )
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:

@@ -434,10 +434,13 @@ def test_a_program_that_thinks_for_long_does_not_show_a_slow_link(diagnose):
     assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"
 
 
-@pytest.mark.parametrize("timestamps", [False, True])
+@pytest.mark.parametrize(("rtt_ms", "timestamps"), [(8, True), (20, False), (20, True)])
 @pytest.mark.parametrize("held", [0, 8])
-def test_where_all_answers_are_slow_pauses_are_no_late_releases(diagnose, held, timestamps):
-    """The server works for 3 to 30 ms each time, and pauses now and then: no ACK of its kernel takes so long."""
+def test_where_all_answers_are_slow_pauses_are_no_late_releases(diagnose, held, rtt_ms, timestamps):
+    """The server works for 3 to 30 ms each time, and pauses now and then: no ACK of its kernel takes so long.
+
+    But far away the path may: timestamps do not tell how long ACKs were under way behind the capture.
+    """
 
     def exchange(c: Conversation, number: int) -> None:
         c.client_sends(REQUEST)
@@ -446,8 +449,8 @@ def test_where_all_answers_are_slow_pauses_are_no_late_releases(diagnose, held, 
             c.client_acks(after_ns=LATE + number % 5 * MS)
             c.server_sends(BODY, after_ns=RELEASE if number < 3 * held else (7 + number * 5 % 20) * MS)
 
-    result = diagnose(talk(exchange, exchanges=60, rtt_ns=20 * MS, timestamps=timestamps).seen_at("client"))
-    without = "CLEAN" if timestamps else "INCONCLUSIVE"
+    result = diagnose(talk(exchange, exchanges=60, rtt_ns=rtt_ms * MS, timestamps=timestamps).seen_at("client"))
+    without = "CLEAN" if rtt_ms == 8 else "INCONCLUSIVE"
     assert (result.verdict, result.summary.stalls) == ("STALL" if held else without, held)
     assert timestamps or result.quality.unresolved["own_pace"] > 8
 
@@ -716,3 +719,32 @@ def test_far_away_a_few_late_acks_are_delayed_by_the_path_where_early_ones_show_
 
     result = diagnose(talk(ask, 41, rtt_ns=60 * MS).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("STALL", 35)
+
+
+@pytest.mark.parametrize(("thinks_ms", "verdict"), [(45, "INCONCLUSIVE"), (0, "CLEAN")])
+def test_far_away_data_as_late_as_answers_may_be_the_path_s(diagnose, thinks_ms, verdict):
+    """All second writes come 28 to 40 ms later than by a round trip, and some answers up to ``thinks_ms`` later."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=60 * MS)
+        c.server_sends(HEADER, after_ns=200 * US + number * 7 % 13 * thinks_ms * MS // 13)
+        c.client_acks(after_ns=LATE + number % 3 * MS)
+        c.server_sends(BODY, after_ns=28 * MS + number * 5 % 13 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    c = talk(ask, 30, rtt_ns=50 * MS, timestamps=False)
+    assert diagnose(c.seen_at("client")).verdict == verdict
+
+
+@pytest.mark.parametrize(("replies", "verdict"), [(10, "INCONCLUSIVE"), (20, "STALL")])
+def test_far_away_the_one_reply_whose_ack_was_early_shows_that_a_few_are_paused(diagnose, replies, verdict):
+    """Each second write comes 71 ms after the first; beside many that may be a slow first exchange."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=5 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 2 * MS if number else 10 * US)
+        c.server_sends(BODY, after_ns=RELEASE + (0 if number else 41 * MS))
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(ask, replies, first=ask, rtt_ns=30 * MS).seen_at("client")).verdict == verdict

@@ -29,6 +29,7 @@ from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
 
 TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known
+CLOCK_SET = 8  # ms: what both ends' segments are late by the capture's clock was set back by later
 CLOCKS_KEEP_STEP = 100_000 * MS  # that of an end and that of the capture: so long they part by a few ms at most
 
 NOT_RELEASED_AFTER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
@@ -163,7 +164,7 @@ class _Joined(dict[str, Column]):
                 involved.of_side("timestamp_step", side),
                 involved.of_side("timestamp_step", peer),
             ),
-            "ack_delayed": lambda: _ack_delayed(rows, involved, peer),
+            "ack_delayed": lambda: _ack_delayed(rows, involved, side),
             "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
             "not_held": lambda: involved.of_side("not_held", side),
             "first_not_held": lambda: involved.of_side("first_not_held", side),
@@ -262,16 +263,28 @@ def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
     return pick(counted, 2 * involved.of + sides)
 
 
-def _ack_delayed(rows: Columns, involved: Involved, peer: Column) -> Column:
-    """See ``ack_delayed``; the ACKs are from these sides (n,).
+def _ack_delayed(rows: Columns, involved: Involved, side: Column) -> Column:
+    """See ``ack_delayed``; the releases are from these sides (n,).
 
-    The step of both clocks is taken off. Unknown where the clocks may have parted meanwhile, or the timestamps do not
-    count milliseconds.
+    The step of both clocks is taken off. Unknown where the clocks may have parted meanwhile, the timestamps do not
+    count milliseconds, or segments were stamped out of order; or if the release seems to be late by as much: then the
+    capture's clock was set.
     """
-    clock, step = involved.of_side("tsval_clock", peer), involved.of_side("timestamp_step", peer)
+    step = involved.of_side("timestamp_step", 1 - side)
     lasted = involved.rows("last_ts") - involved.rows("first_ts")
-    is_known = (clock >= 0) & (step <= TIMESTAMP_STEP) & (lasted < CLOCKS_KEEP_STEP)
-    return select(is_known, maximum((((clock - rows["ack_clock"]) & 0xFFFFFFFF) - 1) * MS, 0), -1)
+    ack, release = (
+        _behind(involved.of_side("tsval_clock", of), rows[name])
+        for of, name in ((1 - side, "ack_clock"), (side, "release_clock"))
+    )
+    is_clock_set = (ack > CLOCK_SET) & (ack - release <= TIMESTAMP_STEP) & (release - ack <= TIMESTAMP_STEP)
+    swapped = involved.of_side("swapped", side) + involved.of_side("swapped", 1 - side)
+    is_known = (ack >= 0) & (step <= TIMESTAMP_STEP) & (lasted < CLOCKS_KEEP_STEP) & (swapped + is_clock_set == 0)
+    return select(is_known, maximum((ack - 1) * MS, 0), -1)
+
+
+def _behind(fastest: Column, clock: Column) -> Column:
+    """How much longer than the fastest segment these were under way, ms, by such clocks; -1 not known."""
+    return select(fastest >= 0, (fastest - clock) & 0xFFFFFFFF, -1)
 
 
 def _tsval_delay(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:

@@ -96,7 +96,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         return prompt.picked([])
     if len(prompt) and (
         follows_ack(soon - sent_later(soon, pure, observed)) is False
-        or pauses_anyway(prompt, observed.early, observed.sender_fastest)
+        or pauses_anyway(prompt, observed.early, observed.sender_fastest, often=1 + (len(prompt) >= CONCLUSIVE))
         or _is_one_in_flight(prompt, observed)
         or (not is_slow_link and _is_slower_than_kernel(prompt, observed))
         or _is_sooner_than_anything(prompt, observed)

@@ -28,7 +28,7 @@ SOONEST_TIMER = 30 * MS
 # No delayed ACK may wait for half a second (RFC 1122 §4.2.3.2): what took longer was not a delayed-ACK timer, but the
 # network, the capturing machine, or its clock, which was set.
 LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
-LONGEST_WAIT = LONGEST_TIMER + 100 * MS  # as captured: of a stall, on a path of up to 100 ms
+LONGEST_WAIT = LONGEST_TIMER + 50 * MS  # as captured, where the path varies
 
 CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 
@@ -148,12 +148,12 @@ def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) ->
     peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
     if _what_no_timer_delays_is_as_late(late, observed):
         return True
-    are_few = _are_the_slowest_few(late, c)
-    if not are_few and _are_sent_by_a_timer(late, c, observed):
+    are_few, takes_as_long = _are_the_slowest_few(late, c), _path_takes_as_long_as_a_timer(c)
+    if not (are_few or takes_as_long) and _are_sent_by_a_timer(late, observed):
         return False
     if _was_path_seen_to_delay(late, c, observed):
         return True
-    if _are_alike_and_alone(late, c, peer_fastest):
+    if not takes_as_long and _are_alike_and_alone(late, c, peer_fastest):
         return False
     is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
@@ -177,12 +177,17 @@ def _was_path_seen_to_delay(late: Candidates, c: Candidates, observed: Observed)
     return len(by_path) > 1 and 2 * len(by_path) >= len(late)
 
 
-def _are_sent_by_a_timer(late: Candidates, c: Candidates, observed: Observed) -> bool:
+def _path_takes_as_long_as_a_timer(c: Candidates) -> bool:
+    """Whether most ACKs that were long under way took as long as Linux's timer, by timestamps: data may, too."""
+    long_under_way = c.only(c.ack_delayed >= LINUX_TIMER / 2).ack_delayed
+    return 2 * _as_long_as_linux_timer(long_under_way) > len(long_under_way)
+
+
+def _are_sent_by_a_timer(late: Candidates, observed: Observed) -> bool:
     """Whether nearly all were sent as late as Linux's timer fires and later, by their timestamps, and some no later.
 
-    Timestamps tell how long ACKs were under way, and not their data. So not where ACKs that were long under way
-    mostly took as long as that timer: data may have, too. Nor where neither a quarter of the ACKs, in time, nor
-    sooner data shows that the path takes no longer meanwhile.
+    Timestamps tell how long ACKs were under way, and not their data. So not where neither a quarter of the ACKs, in
+    time, nor sooner data shows that the path takes no longer meanwhile.
     """
     peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
     when_sent = late.only(late.ack_delayed >= 0)
@@ -190,9 +195,6 @@ def _are_sent_by_a_timer(late: Candidates, c: Candidates, observed: Observed) ->
         return False
     in_time = sum(ns - peer_fastest < late_margin(peer_fastest) for ns in peers.ack)
     if in_time < max(A_FEW * len(peers.ack), 1) and not _data_comes_sooner(late, peer_fastest, peers):
-        return False
-    long_under_way = c.only(c.ack_delayed >= LINUX_TIMER / 2).ack_delayed
-    if 2 * _as_long_as_linux_timer(long_under_way) > len(long_under_way):
         return False
     waits = when_sent.late_by(peer_fastest)
     are_no_sooner = total(waits >= LINUX_TIMER) > NEARLY_ALL * len(when_sent)

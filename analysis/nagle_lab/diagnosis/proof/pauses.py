@@ -35,12 +35,12 @@ def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 
-def pauses_anyway(c: Candidates, early: Candidates, fastest: int) -> bool:
+def pauses_anyway(c: Candidates, early: Candidates, fastest: int, often: int = 2) -> bool:
     """Whether the program sends as long after the trigger where the ACK came early: then it pauses, whatever the ACK.
 
     ``early`` are the candidates with early ACKs, ``fastest`` is how soon the sender reacts, ns. After more than two
-    of three of them: on a busy machine the first exchanges of a connection, whose ACKs are early, are slow as well. A
-    pause that is shorter by SOONER ended before the late ACK came: what it ended with was held.
+    of three of them, ``often`` at least: on a busy machine the first exchanges of a connection, whose ACKs are early,
+    are slow as well. A pause that is shorter by SOONER ended before the late ACK came: what it ended with was held.
     """
     usual = percentile(c.trigger_to_release, 50)
     least, longest = max(usual * (1 - PAUSES_VARY), usual - SOONER - slack(fastest)), usual * (1 + PAUSES_VARY)
@@ -51,7 +51,7 @@ def pauses_anyway(c: Candidates, early: Candidates, fastest: int) -> bool:
     )
     pauses = early.only(is_pause)
     return (
-        len(pauses) >= 2
+        len(pauses) >= often
         and 3 * len(pauses) > 2 * len(early)
         and middle_half(pauses.trigger_to_release) < PAUSES_SPREAD
     )

@@ -51,6 +51,7 @@ from nagle_lab.tcp.waited import SHORT
 
 MEAN_OF = 30  # releases: by a COARSE clock the mean of this many still tells
 AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest wait proved: one whose ACK is not captured
+FAR = 10 * MS  # so far away a path varies by more than a program takes for an answer
 SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
 # Data captured after its ACK: where there is more, the two directions are not stamped by one clock.
 MOST_SWAPPED = 0.1
@@ -144,7 +145,10 @@ def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed:
         return  # for other reasons
     _, latest = round_trip_bounds(observed.sender_fastest)
     reactions = observed.program.reactions
-    quick = [*reactions.handshake, *(ns for ns in reactions.ack if ns < observed.sender_fastest + DELAYED)]
+    fastest = observed.sender_fastest
+    quick = [*reactions.handshake, *(ns for ns in reactions.ack if ns < fastest + DELAYED)]
+    if fastest >= FAR:
+        quick += [ns for ns in reactions.data if ns < 2 * fastest]
     if len(quick) < COMPARABLE or percentile(quick, 75) <= latest:
         return
     slowest = percentile(quick, 90) + slack(observed.sender_fastest)
