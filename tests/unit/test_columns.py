@@ -22,7 +22,7 @@ from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.tcp.connection import NEVER
-from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.durations import MOST, Durations
 from nagle_lab.tcp.events import DELAYED, IDLE, MS, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
@@ -151,6 +151,16 @@ def test_sums(keys, data):
     below = max(keys, default=0) + 2
     said = both(column_tools.sums, keys, weights, below)
     assert said == [sum(w for k, w in zip(keys, weights, strict=True) if k == key) for key in range(below)]
+
+
+@given(FEW, st.data())
+def test_the_least_of_each(keys, data):
+    values = [data.draw(st.integers(-1, 1 << 40)) for _ in keys]
+    below = max(keys, default=0) + 2
+    said = both(column_tools.least, keys, values, below)
+    assert said == [
+        min((v for k, v in zip(keys, values, strict=True) if k == key), default=MOST) for key in range(below)
+    ]
 
 
 @given(NUMBERS, st.data())

@@ -753,6 +753,29 @@ def test_timestamps_tell_nothing_where_clocks_may_have_parted_or_count_no_millis
     assert diagnose(segments).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("connections", "handshake_ms", "verdict", "stalls"), [(1, 100, "STALL", 30), (31, 60, "CLEAN", 0)]
+)
+def test_what_all_acks_take_longer_than_data_is_part_of_their_round_trip(
+    diagnose, connections, handshake_ms, verdict, stalls
+):
+    """A path on which ACKs take 40 ms more than requests; ACKs of single replies are sent at once, and none held."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.one_way_ns = 30 * MS
+        c.client_sends(REQUEST, after_ns=61 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.one_way_ns = 70 * MS + number * 37 % 5 * MS
+        c.client_acks(after_ns=LATE if number else 10 * US)
+        c.one_way_ns = 30 * MS
+        c.server_sends(BODY, after_ns=RELEASE)
+
+    ports, rtt_ns = range(40_000, 40_000 + connections), handshake_ms * MS
+    talks = [talk(ask, 31 // connections, ask, client=("10.0.0.1", port), rtt_ns=rtt_ns) for port in ports]
+    result = diagnose(merge(*(c.seen_at("server") for c in talks)))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 def test_no_ack_is_under_way_for_longer_than_it_is_late(diagnose):
     """The capture's clock is set forward by a second in the middle: timestamps seem to be late from then on."""
     segments = talk(reply_in_two(LATE, lambda _: RELEASE), 41, rtt_ns=20 * MS).seen_at("server")

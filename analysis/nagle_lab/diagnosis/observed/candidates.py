@@ -13,6 +13,7 @@ from nagle_lab.diagnosis.observed.columns import (
     distinct,
     groups,
     in_order,
+    least,
     maximum,
     only_in,
     percentile,
@@ -23,7 +24,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.enough import CONCLUSIVE
+from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
@@ -58,7 +59,7 @@ class Candidates:
     full : payload of a full segment of the sender, bytes; 0 not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
     tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
-    ack_delayed : how much longer than that peer's fastest segment the ACK was under way, by its timestamp, ns; -1 not
+    ack_delayed : how much longer than that peer's fastest ACK this one was under way, by its timestamp, ns; -1 not
         known
     peer_own_accord : how often on that connection the peer sent data unasked: NOT_RELEASED_AFTER or more after all of
         its own was acknowledged, and with nothing received since
@@ -279,12 +280,22 @@ def _ack_delayed(rows: Columns, involved: Involved, side: Column) -> Column:
     is_clock_set = (ack > CLOCK_SET) & (ack - release <= TIMESTAMP_STEP) & (release - ack <= TIMESTAMP_STEP)
     swapped = involved.of_side("swapped", side) + involved.of_side("swapped", 1 - side)
     is_known = (ack >= 0) & (step <= TIMESTAMP_STEP) & (lasted < CLOCKS_KEEP_STEP) & (swapped + is_clock_set == 0)
-    return select(is_known, maximum((ack - 1) * MS, 0), -1)
+    longer = ack - _behind_at_least(ack, 4 * involved.of + 2 * side + rows["pure"], 4 * len(involved.numbers))
+    return select(is_known, maximum((longer - 1) * MS, 0), -1)
 
 
 def _behind(fastest: Column, clock: Column) -> Column:
     """How much longer than the fastest segment these were under way, ms, by such clocks; -1 not known."""
     return select(fastest >= 0, (fastest - clock) & 0xFFFFFFFF, -1)
+
+
+def _behind_at_least(behind: Column, kinds: Column, count: int) -> Column:
+    """How much longer than the fastest segment all of a kind were, of REPEATED or more: that is in each round trip.
+
+    Pure ACKs may be slower than data, as behind a satellite's modem; ``kinds`` (n,) are numbers below ``count``.
+    """
+    soonest = select(counts(kinds, count) >= REPEATED, least(kinds, behind, count), 0)
+    return pick(soonest, kinds)
 
 
 def _tsval_delay(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:

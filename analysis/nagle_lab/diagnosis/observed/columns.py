@@ -262,6 +262,19 @@ def sums(numbers: Column, weights: Column, below: int) -> Column:
     return Numbers(tallied.get(number, (0, 0))[1] for number in range(below))
 
 
+def least(numbers: Column, values: Column, below: int) -> Column:
+    """The least value of the rows with each number from 0 up to ``below``, (below,); MOST where there is none."""
+    if is_array(numbers):
+        np = numpy()
+        found = np.full(below, MOST)
+        np.minimum.at(found, numbers, values)
+        return found
+    known: dict[int, int] = {}
+    for number, value in zip(numbers, values, strict=True):
+        known[number] = min(known.get(number, MOST), value)
+    return Numbers(known.get(number, MOST) for number in range(below))
+
+
 def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
     """By key, a small number: how many rows have it, and the sum of their weights, exactly."""
     if is_array(keys) and len(keys) * int(weights.max(initial=0)) < EXACT:
