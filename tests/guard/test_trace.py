@@ -303,7 +303,8 @@ def test_a_traced_run_that_does_not_stall(tmp_path):
     assert run.result.verdict == "STALL"
     assert run.writes and not run.writes.groups
     assert run.writes.problem.startswith("the traced run did not stall: tracing slows")
-    assert any("changed the share of stalled exchanges by -9" in note for note in run.writes.notes)
+    fewer = re.compile(r"changed the share of stalled exchanges by -[5-9]\d ")  # a busy machine has fewer itself
+    assert any(fewer.search(note) for note in run.writes.notes), run.writes.notes
     assert not any("lines hold" in note for note in run.writes.notes), "there are none"
 
 
