@@ -23,17 +23,17 @@ QUIET_AT_ONCE = 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First what `builds`; then what waits and what computes, by turns; last what is `quiet`.
+    """First what is `alone` and what `builds`; then what waits and what computes, by turns; last what is `quiet`.
 
     The guard and the lab wait for most of their time, and the other tests compute: side by side they leave no
-    processor idle. What is marked `long` begins before the others of its kind, so that nothing of it is left over at
-    the end.
+    processor idle. Four files that compute come before them, so that the test that is alone is over by then. What is
+    marked `long` begins before the others of its kind, so that nothing of it is left over at the end.
     """
     units: dict[str, list[pytest.Item]] = {}
     for item in items:
         units.setdefault(unit_of(item.nodeid), []).append(item)
     kinds: dict[str, list[list[pytest.Item]]] = {
-        kind: [] for kind in ("builds", "quiet", "guard", "lab", "computing")
+        kind: [] for kind in ("alone", "builds", "quiet", "guard", "lab", "computing")
     }
     for unit in units.values():
         folder = unit[0].path.parent.name
@@ -41,15 +41,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kinds[next((name for name in kinds if unit[0].get_closest_marker(name)), kind)].append(unit)
     for of_kind in kinds.values():
         of_kind.sort(key=lambda unit: (not unit[0].get_closest_marker("long"), -len(unit)))
-    both = by_turns(by_turns(kinds["guard"], kinds["lab"]), kinds["computing"])
-    items[:] = chain(*kinds["builds"], *both, *kinds["quiet"])
+    first, computing = kinds["computing"][:4], kinds["computing"][4:]
+    both = by_turns(by_turns(kinds["guard"], kinds["lab"]), computing)
+    items[:] = chain(*kinds["alone"], *kinds["builds"], *first, *both, *kinds["quiet"])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """Let a test that is `quiet` begin when every worker has come to such a test, or to its end; a few at a time.
+    """Let a test run when all that it may not run beside have ended.
 
-    Workers of xdist ask this for every test, not only for those of this folder.
+    Workers of xdist ask this for every test, not only for those of this folder. Beside what is `alone` runs none of
+    guard and lab but what `builds`, which measures nothing. What is `quiet` begins when every worker has come to such
+    a test, or to its end; a few run at a time.
     """
     LOCKS.mkdir(exist_ok=True)
     if item.get_closest_marker("quiet"):
@@ -59,7 +62,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
         with one_of(QUIET_AT_ONCE):
             return (yield)
     OTHERS.enter()
-    return (yield)
+    if item.path.parent.name not in ("lab", "guard") or item.get_closest_marker("builds"):
+        return (yield)
+    with (LOCKS / "tests-lab.lock").open("a") as lab:
+        fcntl.flock(lab, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        return (yield)
 
 
 def pytest_sessionfinish() -> None:

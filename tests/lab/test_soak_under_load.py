@@ -4,12 +4,15 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from lab.recording import docker
 
 from nagle_lab.errors import Exit
 from soak import command
 from soak.plan import Entry, Trial, read
 from support.waiting import within
+
+pytestmark = pytest.mark.alone
 
 
 def stress(runs: Path) -> list[str]:

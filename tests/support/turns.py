@@ -3,7 +3,8 @@
 `make test` has six workers. Each takes a file at a time; of most files of the lab a single test, for each run has its
 own project, network and folder; and so of the two longest files of the guard. The order:
 
-1. the file that ``builds`` all images;
+1. the test marked ``alone``, which keeps the machine busy itself: no other test of guard and lab runs meanwhile; the
+   one that ``builds`` all images; and some tests that compute;
 2. in turns tests that wait, of guard and lab, and tests that compute, so that neither processor is idle; files marked
    ``long`` begin before the others;
 3. tests marked ``quiet``, which a busy machine would disturb: once every worker has come to them, a
