@@ -59,6 +59,7 @@ HELD = SimpleNamespace(
     who_delayed="the client",
     is_mutual=False,
     grounds={},
+    ack_timer_ms=40.0,
 )
 SO_DEBUG = "peer.setsockopt(SOL_SOCKET, TCP_NODELAY, 1)"
 

@@ -93,7 +93,8 @@ def test_a_stall_on_a_connection_that_outlives_its_test(suite, options):
     assert {case.outcome for case in ended.cases.values()} == {"passed"}
     assert ended.cases["test_uses_it"].properties["nagle.reason"].startswith("this test opened no connection")
     assert (ended.code, session.outcome) == (1, "failure")
-    assert re.search(r"^stalls +1[0-2] in test_session.py::test_uses_it$", session.said, re.MULTILINE), session.said
+    (stalls,) = re.findall(r"^stalls +(\d+) in test_session.py::test_uses_it$", session.said, re.MULTILINE)
+    assert 6 < int(stalls) <= 12  # of 12: Linux acknowledges the first of a connection at once
     assert "late ACK" in session.said
     (capture,) = re.findall(r"^capture +(.*)$", session.said, re.MULTILINE)
     assert [Path(capture).name] == suite.kept()

@@ -59,7 +59,7 @@ def test_the_capture_itself_is_never_written_over(run, held, tmp_path):
     ("out", "said"),
     [
         ("no/such/folder/out.pcapng", "there is no folder no/such/folder: create it"),
-        (".", "name a file in one that exists"),
+        (".", "is a folder: name a file in it"),
         ("pipe", "exists and is not a regular file"),
     ],
 )
