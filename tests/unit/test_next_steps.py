@@ -248,6 +248,21 @@ def test_which_connections_stall_is_said_where_others_do_not(run, tmp_path):
     assert "\nstalls on" not in out
 
 
+def test_the_route_to_paste_is_between_two_ends_of_one_stall(tmp_path):
+    """The client that delays most often has nothing to do with the server that holds most often."""
+    path = tmp_path / "s.pcap"
+    ends = [("10.0.0.1", "10.0.0.2", 20), ("10.0.0.3", "10.0.0.2", 25), ("10.0.0.4", "10.0.0.5", 30)]
+    talks = [
+        talk(server_held, exchanges=exchanges, client=(client, 40_000), server=(server, 80))
+        for client, server, exchanges in ends
+    ]
+    path.write_bytes(pcap_bytes(merge(*(one.segments for one in talks))))
+    result = analyze(path)
+    assert [end.ip for end in result.summary.delayed_ends] == ["10.0.0.4", "10.0.0.3", "10.0.0.1"]
+    *_, (where, (route, *_)) = commands(result, None)
+    assert where.startswith("Or in a shell on 10.0.0.1, as root") and "ip route add 10.0.0.2 " in route
+
+
 @pytest.mark.parametrize(
     ("case", "took"), [("think-40", "40 ms"), ("cork", "272 ms"), ("nodelay", ""), ("nodelay-rtt-40", "")]
 )

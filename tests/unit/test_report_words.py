@@ -7,7 +7,7 @@ from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.reports.words.numbers import cause_name
 from nagle_lab.reports.words.phrases import findings
-from support.stories import prompt, talk
+from support.stories import client_held, nodelay, prompt, reply_in_two, server_held, talk
 from support.synthetic import MS, US, merge
 
 
@@ -33,3 +33,19 @@ def test_what_a_round_trip_took_is_said_of_those_that_were_waited_for(diagnose):
     later = talk(prompt, exchanges=1, rtt_ns=20 * MS, client=("10.0.0.1", 2))
     (row,) = findings(diagnose(merge(c.seen_at("server"), later.seen_at("server"))))
     assert re.match("20 times .* one round trip each, about 20[.]. ms; TCP_NODELAY at the server", row[1]), row
+
+
+def test_what_is_found_of_each_server_is_said_where_there_are_several(diagnose):
+    woken = reply_in_two(41 * MS, lambda number: (200 + 17 * number) * US)
+    talks = [
+        talk(story, exchanges=20 + number, client=(f"10.0.{number}.1", 5), server=(f"10.0.{number}.2", 80))
+        for number, story in enumerate((nodelay, woken, client_held, server_held, nodelay))
+    ]
+    rows = findings(diagnose(merge(*(one.segments for one in talks))))
+    assert rows[:4] == [
+        ("by server", "10.0.3.2:80  22 of 23 exchanges stalled, held by server"),
+        ("", "10.0.2.2:80  21 of 22 exchanges stalled, held by client"),
+        ("", "10.0.1.2:80  undecided 20 times in 21 exchanges"),
+        ("", "all others   0 of 44 exchanges stalled"),
+    ]
+    assert "by server" not in dict(findings(diagnose(talks[2].segments)))

@@ -44,7 +44,7 @@ from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, R
 from nagle_lab.diagnosis.proof.relays import leave_open_asked_elsewhere, reject_relayed
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
-from nagle_lab.diagnosis.servers import OpenByServer
+from nagle_lab.diagnosis.servers import Servers
 from nagle_lab.diagnosis.sums import Astray, Sums, count_astray, largest_clock_step
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE
@@ -64,7 +64,7 @@ class Findings:
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are not stalls, by reason
     obstacles : undecided candidates, by reason
-    open_by_server : the same, by the server of the connection
+    servers : stalls and undecided candidates by the server of the connection
     grounds : what the stalls are proved by
     holds : of the stalls of each program, and of each peer that is looked at by itself
     behind_full : stalls whose trigger was a full segment
@@ -104,7 +104,7 @@ class Findings:
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle_gaps.CauseTotals = {}
         self.held, self.delayed = Ends(), Ends()
-        self.open_by_server = OpenByServer()
+        self.servers = Servers()
         seen_again = mark_seen_again(tables.connection)
         self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
         self._count_before_judging(tables)
@@ -119,6 +119,7 @@ class Findings:
         )
         programs = Programs(tables, paths or KnownPaths())
         self._prove_all(tables, programs, setting, AnswersBySocket(answers, tables.connection))
+        self.servers.sum_up(self.connections)
         self.sums = Sums(self.connections)
 
     @property
@@ -208,7 +209,7 @@ class Findings:
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))
         self.rejected.update(judged.rejected_by)
-        self.open_by_server.add(candidates, involved, judged)
+        self.servers.add(candidates, involved, judged)
         self.holds += judged.holds
         self.grounds += judged.grounds
         for obstacle, unsure in judged.unresolved:
@@ -234,6 +235,7 @@ class Findings:
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["ack_to_release"], rows))
         add_all(self.ack_timer, wait - pick(peer_fastest_ack, rows))
+        self.servers.add_stalls(side, involved, rows)
         self.held.add(involved, side, rows)
         self.delayed.add(involved, 1 - side, rows)
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))

@@ -1,80 +1,148 @@
-"""What is left open of each server: in a capture of several, the others must not hide how much that is."""
+"""What is found of each server: in a capture of several, the others must not hide it."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
-from nagle_lab.diagnosis.observed.columns import Columns, chunks, how_often, pick, rows_where
+from nagle_lab.diagnosis.ends import ROLES
+from nagle_lab.diagnosis.observed.columns import Column, Columns, chunks, groups, how_often, pick, rows_where
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
 from nagle_lab.diagnosis.observed.programs import LEAST_DELAY
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
+from nagle_lab.diagnosis.result.result import Role, Server
 from nagle_lab.diagnosis.result.verdict import VerdictInput
 from nagle_lab.packet.segment import address_text, end_text
 from nagle_lab.tcp.tables import Table
 
+MOST_LISTED = 20
 
-class OpenByServer:
-    """How many candidates are left open, and how many had a late ACK, by the server of their connection."""
+
+class Servers:
+    """Stalls, and candidates that are left open or had a late ACK, by the server of their connection.
+
+    Servers are known by the numbers of their programs.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[int, Counter[Obstacle]] = defaultdict(Counter)  # by the number of its program
+        self._stalls: dict[int, Counter[Role]] = defaultdict(Counter)  # by who held
+        self._open: dict[int, Counter[Obstacle]] = defaultdict(Counter)
         self._late: Counter[int] = Counter()
-        self._connection: dict[int, int] = {}  # one of each
+        self._connection: dict[int, int] = {}  # one of each server that has stalls, or something open
+        self._totals = _Totals({})
 
     def add(self, candidates: Columns, involved: Involved, judged: Judged) -> None:
-        """Add what was decided of these candidates."""
-        server = involved.of_side("program", 1 - involved.rows("client"))
+        """Add what was decided of these candidates, but for the stalls."""
+        server = _server_of(involved)
         is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LEAST_DELAY
         late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
         self._late.update(how_often(pick(server, late)))
         for obstacle, unsure in judged.unresolved:
             for number, count in how_often(pick(server, unsure)).items():
                 self._open[number][obstacle] += count
-            for row in map(int, unsure):
-                self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
+            self._add_connections(server, involved, unsure)
 
-    def evidence(self, connections: Table) -> dict[str, VerdictInput]:
+    def add_stalls(self, side: Column, involved: Involved, stalls: Column) -> None:
+        """Add the rows of these candidates that are ``stalls``; ``side`` (n,) is the one that held."""
+        server, is_server = _server_of(involved), side != involved.rows("client")
+        for by_server, role in enumerate(ROLES):
+            held = pick(stalls, rows_where(pick(is_server, stalls) == by_server))
+            for number, count in how_often(pick(server, held)).items():
+                self._stalls[number][role] += count
+        self._add_connections(server, involved, stalls)
+
+    def _add_connections(self, server: Column, involved: Involved, rows: Column) -> None:
+        for group in groups(pick(server, rows)):
+            row = int(rows[group[0]])
+            self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
+
+    def sum_up(self, connections: Table) -> None:
+        """Sum up the connections of these servers; after this nothing is added."""
+        client = connections.layout.columns["client"]
+        rows = ((number, connections.row(one)) for number, one in self._connection.items())
+        self._totals = _Totals({packed_end(row, 1 - row[client]): number for number, row in rows})
+        self._totals.add(connections)
+
+    def evidence(self) -> dict[str, VerdictInput]:
         """What there is of each server with two or more that are left open, by its address and port, most first.
 
         Nothing where there is one server only.
         """
-        columns = connections.layout.columns
-        numbers: dict[PackedEnd, int] = {}
-        for number, left_open in sorted(self._open.items(), key=lambda item: (-item[1].total(), item[0])):
-            if left_open.total() > 1:  # one may be an accident
-                row = connections.row(self._connection[number])
-                numbers[packed_end(row, 1 - row[columns["client"]])] = number
-        exchanges, chances, are_others = _totals(connections, set(numbers))
-        if len(numbers) == 1 and not are_others:
+        totals = self._totals
+        if not totals.are_several:
             return {}
+        most_first = sorted(self._open.items(), key=lambda item: (-item[1].total(), item[0]))
         return {
-            end_text(address_text(server[0]), server[1]): VerdictInput(
+            end_text(*totals.ends[number]): VerdictInput(
                 tcp_packets=1,  # there were some
-                exchanges=exchanges[server],
+                exchanges=totals.exchanges[number],
                 stalls=0,
-                unresolved=self._open[number],
-                late_without_stall=max(self._late[number] - self._open[number].total(), 0),
-                chances=chances[server],
+                unresolved=left_open,
+                late_without_stall=max(self._late[number] - left_open.total(), 0),
+                chances=totals.chances[number],
             )
-            for server, number in numbers.items()
+            for number, left_open in most_first
+            if left_open.total() > 1  # one may be an accident
         }
 
+    def listed(self) -> list[Server]:
+        """Those with stalls or something open, the most stalls first; nothing where there is one server only."""
+        totals = self._totals
+        if not totals.are_several:
+            return []
+        servers = (
+            Server(
+                *totals.ends[number],
+                exchanges=totals.exchanges[number],
+                stalled_exchanges=totals.stalled[number],
+                stalls_by={role: self._stalls[number][role] for role in ROLES},
+                unresolved=self._open[number].total(),
+            )
+            for number in self._connection
+        )
+        return sorted(servers, key=_most_first)[:MOST_LISTED]
 
-def _totals(connections: Table, servers: set[PackedEnd]) -> tuple[Counter[PackedEnd], Counter[PackedEnd], bool]:
-    """Exchanges of these, how often data followed an ACK or did not wait for one; whether there are other servers."""
-    exchanges: Counter[PackedEnd] = Counter()
-    chances: Counter[PackedEnd] = Counter()
-    are_others = False
-    if not servers:
-        return exchanges, chances, are_others
-    columns, unpack = connections.layout.columns, connections.layout.struct.iter_unpack
-    for _, packed in chunks(connections):
-        for row in unpack(packed):
-            if row[columns["left_out"]]:
-                continue
-            server = packed_end(row, 1 - row[columns["client"]])
-            if server not in servers:  # there may be any number of these
-                are_others = True
-                continue
-            exchanges[server] += row[columns["exchanges"]]
-            not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
-            chances[server] += row[columns["followed"]] + not_held
-    return exchanges, chances, are_others
+
+def _most_first(server: Server) -> tuple[int, int, str, int]:
+    return -sum(server.stalls_by.values()), -server.unresolved, server.ip, server.port
+
+
+def _server_of(involved: Involved) -> Column:
+    """For each row (n,) the number of its server's program."""
+    return involved.of_side("program", 1 - involved.rows("client"))
+
+
+class _Totals:
+    """Sums over the connections of some servers, by the numbers of their programs.
+
+    Attributes
+    ----------
+    ends : their addresses and ports
+    exchanges, stalled : of these
+    chances : how often data followed an ACK, or did not wait for one
+    are_several : whether there are several servers in the capture
+    """
+
+    def __init__(self, servers: Mapping[PackedEnd, int]) -> None:
+        self._servers = servers
+        self.ends = {number: (address_text(address), port) for (address, port), number in servers.items()}
+        self.exchanges: Counter[int] = Counter()
+        self.stalled: Counter[int] = Counter()
+        self.chances: Counter[int] = Counter()
+        self.are_several = len(servers) > 1
+
+    def add(self, connections: Table) -> None:
+        """Add those of these connections that are to these servers."""
+        if not self._servers:
+            return
+        columns, unpack = connections.layout.columns, connections.layout.struct.iter_unpack
+        for _, packed in chunks(connections):
+            for row in unpack(packed):
+                if row[columns["left_out"]]:
+                    continue
+                number = self._servers.get(packed_end(row, 1 - row[columns["client"]]))
+                if number is None:  # there may be any number of these
+                    self.are_several = True
+                    continue
+                self.exchanges[number] += row[columns["exchanges"]]
+                self.stalled[number] += row[columns["stalled_exchanges"]]
+                not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
+                self.chances[number] += row[columns["followed"]] + not_held

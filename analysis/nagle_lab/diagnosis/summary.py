@@ -55,7 +55,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
             left_out=findings.unwanted.connections if findings.unwanted.connections == totals.connections else 0,
-            servers=findings.open_by_server.evidence(findings.connections),
+            servers=findings.servers.evidence(),
             cut_off=sum(count for kind, count in totals.not_decoded.items() if kind & REASON == CUT),
             without_data_share=1 - findings.astray.sent / totals.segments if totals.segments else 1.0,
         )
@@ -160,6 +160,7 @@ def _summary(totals: EngineTotals, findings: Findings, durations: Mapping[str, D
         delayed_ends=delayed_ends,
         held_ends_by=findings.held.by_role,
         delayed_ends_by=findings.delayed.by_role,
+        servers=findings.servers.listed(),
         relays=_relays(findings),
         remedy=None,
     )

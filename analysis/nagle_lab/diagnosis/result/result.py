@@ -118,6 +118,20 @@ def _named(ends: Sequence[NamedEnd], in_all: Mapping[Role, int]) -> str:
     return f"{roles} (most often {ends[0]}, {times_text(ends[0].stalls)})"
 
 
+class Server(msgspec.Struct, frozen=True):
+    """A server, on whose connections there are stalls, or it could not be told."""
+
+    ip: str
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    exchanges: Count
+    stalled_exchanges: Count
+    stalls_by: dict[Role, Count]  # stalls by the role of the end that held
+    unresolved: Count  # how often it could not be told whether an ACK released what followed
+
+    def __str__(self) -> str:
+        return end_text(self.ip, self.port)
+
+
 class EndProcess(msgspec.Struct, frozen=True):
     """A process at an end of connections, as comments on packets or, live, the kernel name it."""
 
@@ -189,6 +203,7 @@ class Summary(msgspec.Struct, frozen=True):
     delayed_ends: list[NamedEnd]
     held_ends_by: dict[Role, Count]  # how many ends held, in all, by role
     delayed_ends_by: dict[Role, Count]
+    servers: list[Server]  # of several, those with stalls or something unresolved, most stalls first; at most 20
     relays: list[Relay]  # the most frequent, at most ten
     remedy: str | None
 

@@ -183,13 +183,26 @@ def commands(
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by)]
-    held, delayed = s.held_ends[0], s.delayed_ends[0]
+    held = s.held_ends[0]
+    delayed = _end_that_delays(result, held)
     holder, delayer = (_process_at(result, end) if here else None for end in (held, delayed))
     return [
         _try(holder) if holder else (f"{_there(held)}, to see which program holds", [_find(held, delayed)]),
         setting_of(software, known_by),
         (_reach(held, delayed, delayer), _quick_acks(held, delayed, delayer)),
     ]
+
+
+def _end_that_delays(result: Result, held: NamedEnd) -> NamedEnd:
+    """The end that delayed the ACK in the first stall of ``held``; another one may delay more often."""
+    stall = next(stall for stall in result.stalls if _is_at(stall.held_by, held))
+    named = (end for end in result.summary.delayed_ends if _is_at(stall.delayed_by, end))
+    delayed = stall.delayed_by
+    return next(named, NamedEnd(delayed.ip, delayed.port if delayed.role == "server" else None, delayed.role, 1))
+
+
+def _is_at(endpoint: Endpoint, end: NamedEnd) -> bool:
+    return (endpoint.role, endpoint.ip) == (end.role, end.ip) and end.port in (None, endpoint.port)
 
 
 def _process_at(result: Result, end: NamedEnd) -> EndProcess | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
-from nagle_lab.diagnosis.result.result import Result, Stall, Summary
+from nagle_lab.diagnosis.result.result import Result, Server, Stall, Summary
 from nagle_lab.diagnosis.result.spread import plural, times_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.reports.words.numbers import share
@@ -58,14 +58,39 @@ def stalled_exchanges(result: Result) -> tuple[str, str]:
 
 
 def findings(result: Result) -> list[tuple[str, str]]:
-    """Names and sentences of what there is besides the verdict: hold, round trips, relays, what is left open."""
+    """Names and sentences of what there is besides the verdict: servers, hold, round trips, relays, what is open."""
     rows = [
+        *servers(result.summary),
         ("hold", _hold(result.summary)),
         ("round trips", _round_trips(result.summary)),
         ("relayed", _relays(result)),
         ("cannot tell", _unresolved(result)),
     ]
     return [(name, sentence) for name, sentence in rows if sentence]
+
+
+def servers(s: Summary) -> list[tuple[str, str]]:
+    """A row for each server with stalls or something undecided, and one for all others; none of a single server."""
+    if not s.servers:
+        return []
+    width = max(map(len, map(str, s.servers)))
+    rows = [f"{server!s:{width}}  {_on_its_connections(server)}" for server in s.servers]
+    others = s.exchanges - sum(server.exchanges for server in s.servers)
+    stalled = s.stalled_exchanges - sum(server.stalled_exchanges for server in s.servers)
+    rows.append(f"{'all others':{width}}  {_stalled_of(stalled, others)}")
+    return [("" if i else "by server", row) for i, row in enumerate(rows)]
+
+
+def _on_its_connections(server: Server) -> str:
+    holders = [role for role, count in server.stalls_by.items() if count]
+    if not holders:
+        return f"undecided {times_text(server.unresolved)} in {server.exchanges:,} exchanges"
+    left_open = f"; undecided {times_text(server.unresolved)}" if server.unresolved else ""
+    return f"{_stalled_of(server.stalled_exchanges, server.exchanges)}, held by {' and '.join(holders)}{left_open}"
+
+
+def _stalled_of(stalled: int, exchanges: int) -> str:
+    return f"{stalled:,} of {exchanges:,} {plural('exchange', exchanges)} stalled"
 
 
 def _hold(s: Summary) -> str:
