@@ -269,6 +269,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "full_waits": [number % 3 for number in numbers],
         "tsval_delay": tsval_delay,
         "ack_delayed": [ns * MS if number % 4 else -1 for number, ns in zip(numbers, tsval_delay, strict=True)],
+        "ack_sent_after": [ns // 2 if number % 3 else -1 for number, ns in zip(numbers, wait, strict=True)],
         "ahead": [number % 4 - 2 for number in numbers],
         "peer_own_accord": [number % 6 for number in connection],
         "not_held": [number % 4 // 3 for number in connection],

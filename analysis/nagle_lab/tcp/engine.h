@@ -36,8 +36,8 @@ typedef struct {
     uint8_t gap_reply;
     uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */
     int32_t since_full;      /* to the release from the full segment before it, behind the trigger; -1 none is there */
-    uint32_t ack_clock;      /* the ACK's TSval less its time in ms, modulo 2**32; 0 without one */
-    uint32_t release_clock;  /* the same of the release */
+    uint32_t ack_clock;      /* the ACK's TSval less its time in ms, or the trigger's if it is not captured; modulo 2**32 */
+    uint32_t release_clock;  /* the same of the release, less its own time; both 0 without timestamps */
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */

@@ -409,7 +409,7 @@ static int add_candidate_without_ack(machine *m, flow *f, int side, const segmen
         .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame, .at = s->ts,
         .trigger_to_ack = s->ts - before->ts, .ahead = NO_TIMESTAMPS, .arrival = -1, .since_full = -1, .exchange = number,
         .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
-        .echo = AFTER, .announced = is_announced(&f->halves[side], before, s),
+        .echo = AFTER, .announced = is_announced(&f->halves[side], before, s), .ack_clock = clock_of(s->tsecr, before->ts),
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }

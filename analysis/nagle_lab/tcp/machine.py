@@ -391,6 +391,7 @@ class Machine:
             pure=True,
             echo=ECHO_AFTER,
             announced=is_announced(x, before, s),
+            ack_clock=clock_of(s.tsecr, before.ts),
         )
 
     def _add_no_wait(self, x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:

@@ -69,6 +69,21 @@ def test_an_ack_that_the_capture_lost_takes_no_stall_away(diagnose):
     assert (bare.verdict, bare.summary.stalls) == ("STALL", 17)
 
 
+@pytest.mark.parametrize(("wait", "stalls"), [(LATE, 22), (MS, 19)])
+def test_when_an_ack_was_sent_that_the_capture_lost_its_timestamp_tells(diagnose, wait, stalls):
+    """Of three more exchanges, whose data comes as late: behind an early ACK it had waited for something else."""
+    c = talk(server_held)
+    lost = []
+    for _ in range(3):
+        c.client_sends(REQUEST, after_ns=5 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        lost.append(c.client_acks(after_ns=wait))
+        c.server_sends(BODY, after_ns=LATE - wait + RELEASE)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose([s for s in c.segments if s not in lost])
+    assert (result.summary.stalls, result.quality.unresolved) == (stalls, {})
+
+
 def test_timestamps_that_do_not_echo_the_latest_deny_nothing(diagnose):
     """RFC 7323 §4.3 has a release echo the late ACK. ns-3 may echo the request, but not when it answers that."""
     stuck, latest, before = [], 1, 1

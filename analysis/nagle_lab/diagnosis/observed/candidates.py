@@ -61,6 +61,8 @@ class Candidates:
     tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
     ack_delayed : how much longer than that peer's fastest ACK this one was under way, by its timestamp, ns; -1 not
         known
+    ack_sent_after : how long after the trigger an ACK was sent that the capture lacks, by its timestamp, ns; -1 not
+        known
     peer_own_accord : how often on that connection the peer sent data unasked: NOT_RELEASED_AFTER or more after all of
         its own was acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
@@ -166,6 +168,7 @@ class _Joined(dict[str, Column]):
                 involved.of_side("timestamp_step", peer),
             ),
             "ack_delayed": lambda: _ack_delayed(rows, involved, side),
+            "ack_sent_after": lambda: _ack_sent_after(rows, involved, side),
             "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
             "not_held": lambda: involved.of_side("not_held", side),
             "first_not_held": lambda: involved.of_side("first_not_held", side),
@@ -177,7 +180,7 @@ class _Joined(dict[str, Column]):
         }
         if without_echoes := programs.without_echoes:
             says_nothing = among(involved.of_side("program", side), without_echoes)
-            for name in ("echo", "tsval_delay", "ack_delayed"):
+            for name in ("echo", "tsval_delay", "ack_delayed", "ack_sent_after"):
                 self[name] = select(says_nothing, -1, self[name])
 
     def __missing__(self, name: str) -> Column:
@@ -271,17 +274,31 @@ def _ack_delayed(rows: Columns, involved: Involved, side: Column) -> Column:
     count milliseconds, or segments were stamped out of order; or if the release seems to be late by as much: then the
     capture's clock was set.
     """
-    step = involved.of_side("timestamp_step", 1 - side)
-    lasted = involved.rows("last_ts") - involved.rows("first_ts")
     ack, release = (
         _behind(involved.of_side("tsval_clock", of), rows[name])
         for of, name in ((1 - side, "ack_clock"), (side, "release_clock"))
     )
     is_clock_set = (ack > CLOCK_SET) & (ack - release <= TIMESTAMP_STEP) & (release - ack <= TIMESTAMP_STEP)
     swapped = involved.of_side("swapped", side) + involved.of_side("swapped", 1 - side)
-    is_known = (ack >= 0) & (step <= TIMESTAMP_STEP) & (lasted < CLOCKS_KEEP_STEP) & (swapped + is_clock_set == 0)
+    is_known = (ack >= 0) & _counts_milliseconds(involved, 1 - side) & (swapped + is_clock_set == 0)
+    ack = select(rows["ack_frame"] > 0, ack, NEVER)
     longer = ack - _behind_at_least(ack, 4 * involved.of + 2 * side + rows["pure"], 4 * len(involved.numbers))
     return select(is_known, maximum((longer - 1) * MS, 0), -1)
+
+
+def _ack_sent_after(rows: Columns, involved: Involved, side: Column) -> Column:
+    """See ``ack_sent_after``; the releases are from these sides (n,), and echo that ACK (RFC 7323)."""
+    fastest = involved.of_side("tsval_clock", 1 - side)
+    after = (rows["ack_clock"] - fastest) & 0xFFFFFFFF
+    after = select(after < 1 << 31, after, 0)  # by the step of that clock it was sent before
+    is_known = (fastest >= 0) & _counts_milliseconds(involved, 1 - side) & (rows["ack_frame"] == 0)
+    return select(is_known, after * MS, -1)
+
+
+def _counts_milliseconds(involved: Involved, side: Column) -> Column:
+    """Whether the timestamps of these sides (n,) do, and for no longer than two clocks keep step."""
+    lasted = involved.rows("last_ts") - involved.rows("first_ts")
+    return (involved.of_side("timestamp_step", side) <= TIMESTAMP_STEP) & (lasted < CLOCKS_KEEP_STEP)
 
 
 def _behind(fastest: Column, clock: Column) -> Column:

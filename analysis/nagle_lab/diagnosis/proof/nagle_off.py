@@ -57,7 +57,7 @@ def set_aside_nagle_off(
     if not by_connection:
         return late, no_waits
     connections = late.connection
-    while_on = _in_a_row(late, observed, NO_CHANCE)
+    while_on = surely_while_on(late, observed)
     off = sorted({*_often(by_connection, late), *map(int, while_on.connection)})
     on_those = late.among(connections, off)
     kept = while_on | _before_nodelay(on_those - while_on, observed)
@@ -160,6 +160,11 @@ def _often(beside: Counter[int], late: Candidates) -> list[int]:
         return []
     held = Counter(listed(late.connection))
     return sorted(connection for connection, count in beside.items() if count > OFTEN * held[connection])
+
+
+def surely_while_on(c: Candidates, observed: Observed) -> Candidates:
+    """Those of ``c`` that came before TCP_NODELAY was set or after it was cleared."""
+    return _in_a_row(c, observed, NO_CHANCE)
 
 
 def may_be_while_on(c: Candidates, observed: Observed) -> Candidates:

@@ -22,7 +22,7 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, Observed
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
-from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
+from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off, surely_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
@@ -164,7 +164,7 @@ def _released_by_kernel(
     sent_before = observed.sent_before.total()
     if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
         return _held_on_the_others(pure, prompt, observed, judged)
-    if middle > HELD and not observed.is_at_sender and _are_sent_anyway(near, observed):
+    if middle > SOONEST_WOKEN and observed.sent_before:
         return _held_sooner_or_before(pure, prompt, observed, judged)
     if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
         if _follow_the_ack(pure, resolution):
@@ -266,7 +266,7 @@ def _held_sooner_or_before(pure: Candidates, prompt: Candidates, observed: Obser
     others = prompt.not_among(prompt.connection, sorted(observed.sent_before))
     if len(others) and percentile(others.ack_to_release, 50) > HELD:
         others = others.picked([])
-    held = others | may_be_while_on(prompt, observed)
+    held = others | surely_while_on(prompt, observed)
     judged.leave_open(prompt - held, Obstacle.LIKE_A_PROGRAM)
     judged.reject(pure - prompt, Rejected.LATER_RELEASE)
     return held

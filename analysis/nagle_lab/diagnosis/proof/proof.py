@@ -68,7 +68,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
     judged : where the outcome is added: stalls, holds for a round trip, rejected and unresolved candidates
     """
     c = c.only(_may_be_held(c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
-    without_ack = c.only(c.ack_frame == 0)  # their ACKs are not in the capture
+    without_ack = _without_early_acks(c.only(c.ack_frame == 0))  # their ACKs are not in the capture
     c = c.only(c.ack_frame > 0)
     c = _set_aside_announced(c, judged)
     observed = observe(program, setting, c)
@@ -299,6 +299,12 @@ def _set_aside_triggers_not_held(held: Candidates, judged: Judged) -> Candidates
     unsure = held.among(held.connection, pick(numbers, rows_where(mostly)))
     judged.leave_open(unsure, Obstacle.OWN_PACE)
     return held - unsure
+
+
+def _without_early_acks(without_ack: Candidates) -> Candidates:
+    """Those whose ACK was late, or may have been: of some its timestamp tells that it was not."""
+    sent_after = without_ack.ack_sent_after
+    return without_ack.only((sent_after < 0) | (sent_after - without_ack.peer_fastest_ack >= LEAST_DELAY))
 
 
 def _judge_without_ack(
