@@ -319,8 +319,8 @@ def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> Candidates:
     """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for it.
 
-    Only if they are few, or early ACKs show that the program had written, and hardly any comes later still, as
-    pauses would. At the sender a kernel never waits for it.
+    Only if they are no more than the prompt ones, and none comes later still, as a pause would; or hardly any, and
+    early ACKs show that the program had written. At the sender a kernel never waits for it.
     """
     if observed.nearer_end == "sender" or len(prompt) < REPEATED:
         return prompt
@@ -330,8 +330,8 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
         a_tick_late = a_tick_late.only(a_tick_late.arrival < 0)
     later = len(late) - len(a_tick_late)
-    are_few = len(prompt) >= CONCLUSIVE and len(a_tick_late) <= A_FEW * len(prompt) and not later
-    if not are_few and not comes_early_too(pure, observed):
+    is_none_later = len(prompt) >= CONCLUSIVE and not later
+    if not is_none_later and not comes_early_too(pure, observed):
         return prompt
     if len(a_tick_late) > len(prompt) or later > HARDLY_ANY * len(prompt):
         return prompt
