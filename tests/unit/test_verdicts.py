@@ -374,8 +374,11 @@ def test_what_takes_longer_than_the_stalls_is_said_beside_them(diagnose, think_m
         c.server_sends(BODY, after_ns=RELEASE)
         c.client_acks(after_ns=10 * US)
 
-    result = diagnose(talk(thinks_and_stalls).segments)
+    c = talk(thinks_and_stalls)
+    result = diagnose(c.segments)
     assert result.verdict == "STALL"
+    of_two_servers = diagnose(merge(c.segments, talk(nodelay, server=("10.0.0.3", 80)).segments))
+    assert of_two_servers.reason.endswith("(median)")
     said = "; but another cause took more time (5.70 s, beside 806 ms of the stalls): server processing"
     assert result.reason.endswith(said) is says
     step = dict(idle_gaps(result)).get("next", "")

@@ -64,7 +64,8 @@ def data_may_have_waited(result: Result) -> bool:
 
 
 def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> str:
-    if not (cause := larger_cause(summary.lost_ms_total, idle_gaps)):
+    cause = larger_cause(summary.lost_ms_total, idle_gaps)
+    if not cause or summary.servers:  # of several servers that of another one would hide the stalls of this one
         return ""
     times = f"{duration_text(idle_gaps[cause].total_ms)}, beside {duration_text(summary.lost_ms_total)} of the stalls"
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays

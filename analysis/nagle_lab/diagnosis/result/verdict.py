@@ -222,7 +222,7 @@ def _exchanges_text(exchanges: int) -> str:
 _AT_THE_SENDER = "capture at the end that sends it"
 _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
-    "something else; capture all connections of the sending host together (`tcpdump -i any tcp`)",
+    "something else; capture on the host that sends it, all its connections together (`tcpdump -i any tcp`)",
     Obstacle.OWN_PACE: "data came a round trip after a late ACK: held by Nagle's algorithm, or its program waited by "
     "itself, which looks the same from here; " + _AT_THE_SENDER,
     Obstacle.CONNECTIONS_DIFFER: "data followed a late ACK as if it had been held, but only on some connections, and "

@@ -12,7 +12,7 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import ends, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
-from nagle_lab.reports.words.phrases import findings, how_sure, processes
+from nagle_lab.reports.words.phrases import findings, how_sure, processes, servers
 from nagle_lab.reports.words.writes_text import here, writes_rows
 from nagle_lab.runs.run import Run
 
@@ -96,6 +96,7 @@ def _figures(result: Result, writes: Writes | None = None, *, slow: bool = True)
             yield name, percentiles(spread, "p50", "p99", "max")
     yield from ends(result)
     yield from processes(result)
+    yield from servers(s)
     yield from findings(result)
     yield from idle_gaps(result, slow=slow)
     if s.held_by and s.remedy:

@@ -16,7 +16,7 @@ from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.errors import printable
 from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
 from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, share, thousands
-from nagle_lab.reports.words.phrases import findings, how_sure, is_at_sender, stalled_exchanges
+from nagle_lab.reports.words.phrases import findings, how_sure, is_at_sender, servers, stalled_exchanges
 from nagle_lab.reports.words.writes_text import (
     about_writes,
     call_of,
@@ -80,6 +80,7 @@ def _environment() -> Environment:
         data_may_have_waited,
         duration_text,
         findings,
+        servers,
         middle_and_tail,
         number,
         how_sure,

@@ -22,7 +22,14 @@ from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
-from nagle_lab.reports.words.phrases import findings, how_sure, only_processes, processes, stalled_connections
+from nagle_lab.reports.words.phrases import (
+    findings,
+    how_sure,
+    only_processes,
+    processes,
+    servers,
+    stalled_connections,
+)
 from nagle_lab.reports.words.writes_text import here, writes_rows
 from nagle_lab.tcp.events import DELAYED, MS
 
@@ -231,6 +238,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
         *processes(result),
         ("wait", _spread(s.wait_ms, f"in the {s.stalls} {plural('stall', s.stalls)}")),
         ("exchange", _spread(s.exchange_ms, f"in all {s.exchanges} exchanges" if s.stalls else "")),
+        *_by_server(s),
         *findings(result),
         *idle_gaps(result, slow=slow),
     ]
@@ -239,6 +247,12 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
     if q.not_decoded:
         rows.append(("left out", ", ".join(f"{n} {what}" for what, n in q.not_decoded.items())))
     return [(name, value) for name, value in rows if value]
+
+
+def _by_server(s: Summary) -> list[tuple[str, str]]:
+    found = servers(s)
+    width = max((len(server) for server, _ in found), default=0)
+    return [("" if i else "by server", f"{server:{width}}  {words}") for i, (server, words) in enumerate(found)]
 
 
 def _handshakes(result: Result) -> str:

@@ -58,9 +58,8 @@ def stalled_exchanges(result: Result) -> tuple[str, str]:
 
 
 def findings(result: Result) -> list[tuple[str, str]]:
-    """Names and sentences of what there is besides the verdict: servers, hold, round trips, relays, what is open."""
+    """Names and sentences of what there is besides the verdict: hold, round trips, relays, what is left open."""
     rows = [
-        *servers(result.summary),
         ("hold", _hold(result.summary)),
         ("round trips", _round_trips(result.summary)),
         ("relayed", _relays(result)),
@@ -70,15 +69,13 @@ def findings(result: Result) -> list[tuple[str, str]]:
 
 
 def servers(s: Summary) -> list[tuple[str, str]]:
-    """A row for each server with stalls or something undecided, and one for all others; none of a single server."""
+    """What is found of each server with stalls or something undecided, then of all others; none of one server."""
     if not s.servers:
         return []
-    width = max(map(len, map(str, s.servers)))
-    rows = [f"{server!s:{width}}  {_on_its_connections(server)}" for server in s.servers]
     others = s.exchanges - sum(server.exchanges for server in s.servers)
     stalled = s.stalled_exchanges - sum(server.stalled_exchanges for server in s.servers)
-    rows.append(f"{'all others':{width}}  {_stalled_of(stalled, others)}")
-    return [("" if i else "by server", row) for i, row in enumerate(rows)]
+    found = [(str(server), _on_its_connections(server)) for server in s.servers]
+    return [*found, ("all others", _stalled_of(stalled, others))]
 
 
 def _on_its_connections(server: Server) -> str:
