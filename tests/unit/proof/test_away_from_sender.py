@@ -434,6 +434,23 @@ def test_a_program_that_thinks_for_long_does_not_show_a_slow_link(diagnose):
     assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"
 
 
+@pytest.mark.parametrize(("polls_us", "verdict"), [(1500, "INCONCLUSIVE"), (50, "STALL")])
+def test_how_slow_a_link_is_at_most_its_soonest_releases_tell(diagnose, polls_us, verdict):
+    """A client polls for the ACK of the first bytes of its request, and then sends hundreds: some come at once."""
+    c = Conversation(rtt_ns=14 * MS)
+    c.handshake()
+    for number in range(40):
+        size = 400 + number * 531 % 900
+        c.client_sends(8, after_ns=150 * US)
+        c.server_acks(after_ns=LATE)
+        c.client_sends(size, after_ns=20 * US + number * 13 % 37 * polls_us * US // 37)
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=100 * US)
+        if number % 2:  # else the next request has the ACK
+            c.client_acks(after_ns=20 * US)
+    assert diagnose(c.seen_at("server")).verdict == verdict
+
+
 @pytest.mark.parametrize(("rtt_ms", "timestamps"), [(8, True), (20, False), (20, True)])
 @pytest.mark.parametrize("held", [0, 8])
 def test_where_all_answers_are_slow_pauses_are_no_late_releases(diagnose, held, rtt_ms, timestamps):

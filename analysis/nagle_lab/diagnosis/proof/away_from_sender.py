@@ -460,14 +460,17 @@ def _is_slower_than_any_ack_nearby(prompt: Candidates, observed: Observed) -> bo
 def _without_their_length(c: Candidates, observed: Observed) -> Column:
     """From ACK to release, ns, less what the bytes of the release take on as slow a link as this one may be.
 
-    How much later than ACKs its fastest answers come shows how slow it is at most: such an answer is a trigger.
+    How much later than ACKs its fastest answers come shows how slow it is at most: such an answer is a trigger. So
+    does how much later than its fastest reaction a release comes.
     """
     reactions, least = observed.program.reactions, lowest(c.trigger_bytes)
     quick, answers = reactions.by_kernel, reactions.data
     if len(answers) < CONCLUSIVE or not quick:
         return c.ack_to_release - c.released_bytes * SLOW_LINK
     longer = max(percentile(answers, 5) - percentile(quick, 5), 0) + observed.setting.resolution
-    return c.ack_to_release - c.released_bytes * min(longer / max(least, 1), SLOW_LINK)
+    both = zip(c.ack_to_release[:MOST_LOOKED_AT], c.released_bytes[:MOST_LOOKED_AT], strict=True)
+    a_byte = min(max(int(release) - observed.sender_fastest, 0) / int(length) for release, length in both)
+    return c.ack_to_release - c.released_bytes * min(longer / max(least, 1), a_byte, SLOW_LINK)
 
 
 def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool:
