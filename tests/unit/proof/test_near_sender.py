@@ -576,13 +576,33 @@ def test_on_a_fast_machine_what_is_released_in_forty_microseconds_was_not(diagno
     assert diagnose(c.segments).verdict == verdict
 
 
-@pytest.mark.parametrize(("begun_late", "verdict"), [(False, "STALL"), (True, "INCONCLUSIVE")])
+@pytest.mark.parametrize(
+    ("begun_late", "early_us", "verdict"),
+    [
+        (False, [], "STALL"),
+        (True, [], "INCONCLUSIVE"),
+        (True, [24, 24, 26, 24, 29], "STALL"),
+        (True, [24, 24, 38, 38, 38], "INCONCLUSIVE"),
+        (True, [60, 60, 60, 60, 60], "INCONCLUSIVE"),
+        (True, [24, 24, 24], "INCONCLUSIVE"),
+    ],
+)
 def test_where_nothing_tells_how_fast_an_end_is_only_what_no_program_does_is_a_kernel_s(
-    diagnose, begun_late, verdict
+    diagnose, begun_late, early_us, verdict
 ):
-    """Captured at a server that never acknowledges by itself, from the beginning or later on."""
+    """Captured at a server that never acknowledges by itself, from the beginning or later on.
+
+    What follows early ACKs, so many µs behind each, tells as well, if it comes soon, and as soon each time.
+    """
     c = Conversation()
     c.handshake(after_ns=20 * US)
+    for released_us in early_us:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=released_us * US)
+        c.client_acks(after_ns=20 * US)
+        c.pause(5 * MS)
     for number in range(40):
         c.client_sends(REQUEST)
         c.server_sends(HEADER, after_ns=200 * US)

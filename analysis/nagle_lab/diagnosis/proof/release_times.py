@@ -6,7 +6,7 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed, below_near
-from nagle_lab.diagnosis.observed.programs import Reactions
+from nagle_lab.diagnosis.observed.programs import Program, Reactions
 from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
 from nagle_lab.packet.segment import OPTIONS_CUT
 from nagle_lab.tcp.events import MS, US
@@ -82,11 +82,21 @@ def _slowest_at_sender(near: Candidates, observed: Observed) -> float:
 def _slowest_at_peer(near: Candidates, observed: Observed) -> float:
     answers, is_coarse = _answers(observed), observed.setting.resolution > FINE
     are_alike = not is_coarse and _are_alike(near, observed)
-    if not answers and not are_alike and not is_coarse and _is_none_sooner_than_woken(near):
-        return SOONEST_WOKEN  # nothing tells how fast that end is
+    is_unknown = not answers and not are_alike and not is_coarse  # how fast that end is
+    if is_unknown and _is_none_sooner_than_woken(near) and not _follow_early_acks_as_a_kernel(observed.program):
+        return SOONEST_WOKEN
     slowest = SYN_ANSWERS_AT_PEER * percentile(answers, 90) if answers else 0
     limit = max(AT_PEER, min(slowest, AT_PEER_ALIKE if are_alike else SLOWEST_AT_PEER))
     return max(limit, _slowest_on_short_path(observed.program.reactions))
+
+
+def _follow_early_acks_as_a_kernel(program: Program) -> bool:
+    """Whether data follows early ACKs sooner than from a woken program, and each as soon: its kernel had held it."""
+    released = program.reactions.release
+    if len(released) < COMPARABLE:
+        return False
+    usual = percentile(released, 50)
+    return usual <= HELD and usual <= ALIKE * percentile(released, 10)
 
 
 def _slowest_on_short_path(reactions: Reactions) -> float:
