@@ -251,14 +251,19 @@ def test_which_connections_stall_is_said_where_others_do_not(run, tmp_path):
 def test_the_route_to_paste_is_between_two_ends_of_one_stall(tmp_path):
     """The client that delays most often has nothing to do with the server that holds most often."""
     path = tmp_path / "s.pcap"
-    ends = [("10.0.0.1", "10.0.0.2", 20), ("10.0.0.3", "10.0.0.2", 25), ("10.0.0.4", "10.0.0.5", 30)]
+    ends = [
+        ("10.0.0.6", ("10.0.0.2", 81), 12),
+        ("10.0.0.1", ("10.0.0.2", 80), 20),
+        ("10.0.0.3", ("10.0.0.2", 80), 25),
+        ("10.0.0.4", ("10.0.0.5", 80), 30),
+    ]
     talks = [
-        talk(server_held, exchanges=exchanges, client=(client, 40_000), server=(server, 80))
+        talk(server_held, exchanges=exchanges, client=(client, 40_000), server=server)
         for client, server, exchanges in ends
     ]
     path.write_bytes(pcap_bytes(merge(*(one.segments for one in talks))))
     result = analyze(path)
-    assert [end.ip for end in result.summary.delayed_ends] == ["10.0.0.4", "10.0.0.3", "10.0.0.1"]
+    assert [end.ip for end in result.summary.delayed_ends] == ["10.0.0.4", "10.0.0.3", "10.0.0.1", "10.0.0.6"]
     *_, (where, (route, *_)) = commands(result, None)
     assert where.startswith("Or in a shell on 10.0.0.1, as root") and "ip route add 10.0.0.2 " in route
 

@@ -48,3 +48,11 @@ def test_what_is_found_of_each_server_is_said_where_there_are_several(diagnose):
         ("all others", "0 of 44 exchanges stalled"),
     ]
     assert not servers(diagnose(talks[2].segments).summary)
+
+
+def test_the_twenty_servers_with_the_most_stalls_are_listed(diagnose):
+    talks = [
+        talk(server_held, client=(f"10.0.{number}.1", 5), server=(f"10.0.{number}.2", 80)) for number in range(22)
+    ]
+    found = servers(diagnose(merge(*(one.segments for one in talks))).summary)
+    assert len(found) == 21 and found[-1] == ("all others", "38 of 40 exchanges stalled")

@@ -248,21 +248,26 @@ def test_what_a_woken_program_may_do_as_soon_is_not_certain(diagnose, first, spr
 
 
 @pytest.mark.parametrize(
-    ("every", "pauses", "early", "stalls"),
-    [(4, 0, 4, 39), (4, 12, 4, 26), (3, 0, 0, 42), (3, 12, 0, 28), (1, 0, 0, 0)],
+    ("kinds", "early", "exchanges", "stalls"),
+    [
+        ("nnnt", 4, 43, 39),
+        ("nnntnpnntnnt", 4, 43, 26),
+        ("nnt", 0, 43, 42),
+        ("nntnnpnntnnt", 0, 43, 28),
+        ("nnt", 0, 12, 7),
+        ("ntt", 0, 43, 11),
+        ("t", 0, 43, 0),
+    ],
 )
-def test_releases_that_waited_for_a_tick_at_the_peer_count_too(diagnose, every, pauses, early, stalls):
-    """Some come 4 ms behind the ACK, others later where the program pauses; a few ACKs are early, or none."""
-
-    def after(number: int) -> int:
-        if pauses and number % pauses == 5:
-            return 15 * MS
-        return 4 * MS if number % every == every - 1 else 70 * US
+def test_releases_that_waited_for_a_tick_at_the_peer_count_too(diagnose, kinds, early, exchanges, stalls):
+    """Releases next door (n), those a tick behind the ACK (t), and pauses (p); some ACKs are early, or none."""
+    behind = {"n": 70 * US, "t": 4 * MS, "p": 15 * MS}
 
     def exchange(c: Conversation, number: int) -> None:
-        (reply_in_two(LATE, after) if number >= early else prompt)(c, number)
+        story = reply_in_two(LATE, lambda _: behind[kinds[number % len(kinds)]])
+        (story if number >= early else prompt)(c, number)
 
-    assert diagnose(talk(exchange, exchanges=43).segments).summary.stalls == stalls
+    assert diagnose(talk(exchange, exchanges=exchanges).segments).summary.stalls == stalls
 
 
 def test_an_exchange_with_two_open_questions_is_unseen_once(diagnose):
