@@ -8,7 +8,7 @@ from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.reports.words.numbers import cause_name
 from nagle_lab.reports.words.phrases import findings, servers
 from support.stories import client_held, nodelay, prompt, reply_in_two, server_held, talk
-from support.synthetic import MS, US, merge
+from support.synthetic import MS, US, Conversation, merge
 
 
 def test_every_cause_of_an_idle_gap_has_a_name_for_people():
@@ -47,7 +47,11 @@ def test_what_is_found_of_each_server_is_said_where_there_are_several(diagnose):
         ("10.0.1.2:80", "undecided 20 times in 21 exchanges"),
         ("all others", "0 of 44 exchanges stalled"),
     ]
-    assert not servers(diagnose(talks[2].segments).summary)
+    assert len(servers(diagnose(merge(talks[2].segments, talks[3].segments)).summary)) == 2
+    unanswered = Conversation(server=("10.0.9.2", 80))
+    unanswered.handshake()
+    for of_one in (talks[2].segments, merge(talks[2].segments, unanswered.segments)):
+        assert not servers(diagnose(of_one).summary)
 
 
 def test_the_twenty_servers_with_the_most_stalls_are_listed(diagnose):

@@ -84,9 +84,9 @@ class Servers:
         }
 
     def listed(self) -> list[Server]:
-        """Those with stalls or something open, the most stalls first; nothing where there is one server only."""
+        """Those with stalls or something open, the most stalls first; nothing where one server only was asked."""
         totals = self._totals
-        if not totals.are_several:
+        if len(self._connection) < 2 and not totals.other_exchanges:
             return []
         servers = (
             Server(
@@ -119,6 +119,7 @@ class _Totals:
     exchanges, stalled : of these
     chances : how often data followed an ACK, or did not wait for one
     are_several : whether there are several servers in the capture
+    other_exchanges : of all other servers
     """
 
     def __init__(self, servers: Mapping[PackedEnd, int]) -> None:
@@ -128,6 +129,7 @@ class _Totals:
         self.stalled: Counter[int] = Counter()
         self.chances: Counter[int] = Counter()
         self.are_several = len(servers) > 1
+        self.other_exchanges = 0
 
     def add(self, connections: Table) -> None:
         """Add those of these connections that are to these servers."""
@@ -141,6 +143,7 @@ class _Totals:
                 number = self._servers.get(packed_end(row, 1 - row[columns["client"]]))
                 if number is None:  # there may be any number of these
                     self.are_several = True
+                    self.other_exchanges += row[columns["exchanges"]]
                     continue
                 self.exchanges[number] += row[columns["exchanges"]]
                 self.stalled[number] += row[columns["stalled_exchanges"]]

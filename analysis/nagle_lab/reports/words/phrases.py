@@ -75,7 +75,7 @@ def servers(s: Summary) -> list[tuple[str, str]]:
     others = s.exchanges - sum(server.exchanges for server in s.servers)
     stalled = s.stalled_exchanges - sum(server.stalled_exchanges for server in s.servers)
     found = [(str(server), _on_its_connections(server)) for server in s.servers]
-    return [*found, ("all others", _stalled_of(stalled, others))]
+    return [*found, ("all others", _stalled_of(stalled, others))] if others else found
 
 
 def _on_its_connections(server: Server) -> str:
