@@ -15,13 +15,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze, analyze_same_traffic
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from support.mixtures import can_be_mixed, mixtures
 from support.synthetic import MS
 from support.transforms import transformed, transformed_everywhere
-from support.truth import KNOWN_LIMITS, Judgement, Labelled, Score, families, lookalikes, references, score, stacks
+from support.truth import (
+    KNOWN_LIMITS,
+    Judgement,
+    Labelled,
+    Score,
+    both_ends,
+    families,
+    lookalikes,
+    references,
+    score,
+    stacks,
+)
 
 Judged = list[tuple[Labelled, Result]]
 
@@ -115,7 +126,21 @@ def _committed(screen: Console) -> int:
         more = [*recorded, *stacks(), *transformed([*recorded, *stacks()], Path(folder))]
         judged += [(capture, analyze(capture.path)) for capture in more]
     screen.print(by_family(judged))
-    return max(_print_wrong(judged, screen), int(bool(scores[PLACES[0]].frames)))
+    return max(_print_wrong(judged, screen), _both_ends(recorded, screen), int(bool(scores[PLACES[0]].frames)))
+
+
+def _both_ends(captures: list[Labelled], screen: Console) -> int:
+    """Those taken at both ends, judged together; the exit code."""
+    worth: Counter[Judgement] = Counter()
+    for ends in both_ends(captures):
+        results = analyze_same_traffic(*(capture.path for capture in ends)).results
+        for capture, result in zip(ends, results, strict=True):
+            judgement = capture.judge(result)
+            worth[judgement] += 1
+            if judgement is Judgement.WRONG:
+                screen.print(f"[red]wrong with the other end's[/] {capture.name}: called {_said(result)}")
+    screen.print(f"{worth.total()} of these, each judged with that of the other end: {_counts(worth)}")
+    return 1 if worth[Judgement.WRONG] else 0
 
 
 def _truth(capture: Labelled) -> str:

@@ -4,6 +4,7 @@ Their truth agrees with the log of their writes; every verdict is right or hones
 """
 
 import json
+from collections import Counter
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -11,13 +12,23 @@ from statistics import median
 
 import pytest
 
-from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze, analyze_same_traffic
 from nagle_lab.diagnosis.observed import columns as column_tools
 from nagle_lab.diagnosis.result.result import Result
 from recorder.holds import MS
 from support.synthetic import US, Frame, checksum
 from support.transforms import BASES, PORT, TRANSFORMS, read, transformed
-from support.truth import KNOWN_LIMITS, Judgement, Labelled, families, holds, lookalikes, references, stacks
+from support.truth import (
+    KNOWN_LIMITS,
+    Judgement,
+    Labelled,
+    both_ends,
+    families,
+    holds,
+    lookalikes,
+    references,
+    stacks,
+)
 
 FAMILIES = families()
 BY_NAME = {transform.name: transform.change for transform in TRANSFORMS}
@@ -74,6 +85,15 @@ def test_the_verdict_is_right_or_honestly_unsure(capture: Labelled, request: pyt
         request.applymarker(pytest.mark.xfail(reason=KNOWN_LIMITS[capture.name], strict=True))
     judgement, said = judged_as(capture)
     assert judgement is not Judgement.WRONG, said
+
+
+def test_both_ends_together_are_never_wrong():
+    """Nor undecided but where a program waits for the ACK itself, or the congestion window is one segment."""
+    worth: Counter[Judgement] = Counter()
+    for ends in both_ends(FAMILIES):
+        results = analyze_same_traffic(*(capture.path for capture in ends)).results
+        worth.update(capture.judge(result) for capture, result in zip(ends, results, strict=True))
+    assert worth == {Judgement.RIGHT: 228, Judgement.UNSURE: 30}
 
 
 def test_no_cause_has_less_than_no_idle_gap():

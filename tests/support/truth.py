@@ -105,6 +105,16 @@ def families() -> list[Labelled]:
     return found
 
 
+def both_ends(captures: list[Labelled]) -> list[tuple[Labelled, Labelled]]:
+    """Those of the same traffic, at its client and at its server."""
+    at_client = {capture.path.parent: capture for capture in captures if capture.position == "client"}
+    return [
+        (at_client[capture.path.parent], capture)
+        for capture in captures
+        if capture.position == "server" and capture.path.parent in at_client
+    ]
+
+
 def stacks() -> list[Labelled]:
     """Every capture of captures/stacks."""
     found = []

@@ -1,25 +1,53 @@
-"""Two captures of the same traffic give the ACK's delay and the hold apart."""
+"""Two captures of the same traffic are judged together: each end as the capture nearer to it shows it."""
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.analysis import analyze, analyze_same_traffic
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
-from nagle_lab.evidence.pair import match
-from support.stories import client_held, nodelay, server_held, talk, thinks_then_one_write, three_writes
-from support.synthetic import MS, pcap_bytes
+from support.stories import (
+    client_held,
+    nodelay,
+    server_held,
+    talk,
+    thinks_then_one_write,
+    three_writes,
+)
+from support.synthetic import MS, US, Conversation, Segment, merge, pcap_bytes
+
+FAMILIES = Path(__file__).parents[2] / "captures" / "families"
+HELD_OUT = FAMILIES.with_name("held-out")
 
 
 @pytest.fixture
 def at(tmp_path):
-    def diagnosed(conversation, position):
-        path = tmp_path / f"{position}.pcap"
-        path.write_bytes(pcap_bytes(conversation.seen_at(position)))
-        return analyze(path)
+    """Write what is seen at a position of a conversation, or these segments under that name."""
 
-    return diagnosed
+    def written(conversation: Conversation | list[Segment], position: str) -> Path:
+        path = tmp_path / f"{position}.pcap"
+        seen = conversation if isinstance(conversation, list) else conversation.seen_at(position)
+        path.write_bytes(pcap_bytes(seen))
+        return path
+
+    return written
+
+
+def on_a_path_that_varies(story):
+    """The story, told over a path that takes 3 to 48 ms, another time for each exchange."""
+
+    def told(c: Conversation, number: int) -> None:
+        c.one_way_ns = (3 + 15 * (number * 7 % 4)) * MS
+        story(c, number)
+
+    return told
+
+
+# ------------------------------------------------------------------------------------------------- what is measured
 
 
 @pytest.mark.parametrize("story", [server_held, client_held, three_writes], ids=lambda s: s.__name__)
@@ -27,9 +55,9 @@ def at(tmp_path):
 def test_delay_and_hold_are_told_apart(at, story, order):
     """On a path of 20 ms the delaying end shows its timer, 40.3 ms and more; the hold is a round trip more."""
     conversation = talk(story, rtt_ns=20 * MS)
-    pair = match(*(at(conversation, position) for position in order))
+    pair = analyze_same_traffic(*(at(conversation, position) for position in order))
     assert pair.matched == (38 if story is three_writes else 19)
-    assert pair.only_in == [0, 0]
+    assert pair.only_in == (0, 0)
     assert pair.hold_ms is not None and pair.ack_delay_ms is not None and pair.path_ms is not None
     assert 60.3 <= pair.hold_ms.p50 <= 64.4
     nearest = {server_held: "client", three_writes: "client", client_held: "server"}[story]
@@ -38,50 +66,228 @@ def test_delay_and_hold_are_told_apart(at, story, order):
         assert 20 <= pair.path_ms.p50 <= 20.1
 
 
+def test_the_timer_is_that_of_the_end_that_delays(at):
+    """However long the path: the remedy says what ACKs sent at once would save."""
+    conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
+    pair = analyze_same_traffic(at(conversation, "client"), at(conversation, "server"))
+    for result in pair.results:
+        timer = result.summary.ack_timer_ms
+        assert timer is not None and 40 <= timer <= 44.4
+
+
+# -------------------------------------------------------------------------------------------------- what is decided
+
+
+@pytest.mark.parametrize(
+    ("story", "held_by", "alone"),
+    [
+        (server_held, "server", [Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE]),
+        (client_held, "client", [Verdict.INCONCLUSIVE, Verdict.STALL]),
+    ],
+)
+def test_a_path_that_varies_hides_nothing_from_both_ends(at, story, held_by, alone):
+    """Each capture alone leaves open what the path may have made late; the other one shows that it did not."""
+    conversation = talk(on_a_path_that_varies(story), rtt_ns=20 * MS)
+    client, server = at(conversation, "client"), at(conversation, "server")
+    assert [analyze(path).verdict for path in (client, server)] == alone
+    pair = analyze_same_traffic(client, server)
+    assert [result.verdict for result in pair.results] == [Verdict.STALL, Verdict.STALL]
+    assert [result.summary.stalls for result in pair.results] == [19, 19]
+    assert [result.summary.held_by for result in pair.results] == [held_by, held_by]
+    assert pair.nearer.source.file == f"{held_by}.pcap"
+
+
+def test_a_program_that_waits_for_the_ack_is_not_accused_with_its_own_capture():
+    """Seen from the other end of its path it looks like Nagle's algorithm."""
+    folder = FAMILIES / "wait-drained-rtt-10"
+    client, server = folder / "client.pcap.gz", folder / "server.pcap.gz"
+    assert analyze(client).verdict is Verdict.STALL
+    assert analyze_same_traffic(client, server).verdict is Verdict.INCONCLUSIVE
+
+
+def test_next_door_the_capture_at_the_sender_tells_a_kernel_from_a_program():
+    folder = FAMILIES / "wait-drained"
+    pair = analyze_same_traffic(folder / "client.pcap.gz", folder / "server.pcap.gz")
+    assert pair.verdict is Verdict.INCONCLUSIVE
+    assert dict(pair.nearer.quality.unresolved) == {"like_a_program": 36}
+
+
+def test_what_a_relay_passes_on_is_seen_in_its_own_capture():
+    """Its other connection is not in its client's: yet both results say that what it sends is passed on."""
+    client, server = (HELD_OUT / f"w2-credit-veth.{end}.pcap.gz" for end in ("client", "server"))
+    only = [{8080, one} for one in range(30001, 30004)]
+
+    def alone(path: Path) -> Verdict:
+        return analyze(path, only=lambda one, other: {one[1], other[1]} in only).verdict
+
+    assert alone(server) is Verdict.CLEAN
+    pair = analyze_same_traffic(client, server)
+    assert [(result.verdict, result.quality.rejected["relayed"]) for result in pair.results] == [("CLEAN", 39)] * 2
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_data_sent_before_its_ack_arrived_was_not_held(at, end):
+    """At the client the ACK is late, and the data follows; at the server it had left before that."""
+
+    def crossing(c: Conversation, _: int) -> None:
+        c.client_sends(100, after_ns=2 * MS)
+        c.server_sends(200, after_ns=100 * US)
+        arrived = c.client.now_ns
+        c.server_sends(300, after_ns=35 * MS)  # TCP_NODELAY: on its way when the ACK is sent
+        c.client_acks(at_ns=arrived + 40 * MS, ack=c.server.next_seq - 300)
+        c.client_acks(after_ns=6 * MS)
+
+    conversation = talk(crossing, rtt_ns=20 * MS)
+    pair = analyze_same_traffic(at(conversation, end), at(conversation, "server" if end == "client" else "client"))
+    assert [(result.verdict, result.summary.stalls) for result in pair.results] == [("CLEAN", 0)] * 2
+
+
+def test_it_is_one_answer_whichever_is_named_first(at):
+    conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
+    client, server = at(conversation, "client"), at(conversation, "server")
+    one, two = analyze_same_traffic(client, server), analyze_same_traffic(server, client)
+    assert one.nearer.to_json() == two.nearer.to_json()
+    assert (one.matched, one.hold_ms, one.ack_delay_ms) == (two.matched, two.hold_ms, two.ack_delay_ms)
+
+
+# ----------------------------------------------------------------------------------------- what one of them lacks
+
+
+def later_half(segments: list[Segment]) -> list[Segment]:
+    """From the first pause after the middle on."""
+    halfway = len(segments) // 2
+    begin = next(
+        i for i, (one, two) in enumerate(pairwise(segments[halfway:]), halfway + 1) if two.ts_ns - one.ts_ns > 1 * MS
+    )
+    return segments[begin:]
+
+
+def test_a_capture_that_begins_late_shows_the_rest(at):
+    """What it lacks is left open in the other, and counted there."""
+    conversation = talk(server_held, rtt_ns=20 * MS)
+    server = at(conversation, "server")
+    client = at(later_half(conversation.seen_at("client")), "client")
+    pair = analyze_same_traffic(client, server)
+    assert pair.verdict is Verdict.STALL
+    assert pair.matched >= 8 and pair.only_in == (0, 0)
+    by_file = {result.source.file: result for result in pair.results}
+    assert by_file["server.pcap"].summary.stalls == pair.matched
+    assert by_file["server.pcap"].quality.unresolved["not_in_both"] == 19 - pair.matched
+
+
+def test_nothing_is_clean_that_one_of_them_does_not_show(at):
+    """The server holds data in the first half only, which is not in the capture at the client."""
+
+    def held_at_first(c: Conversation, number: int) -> None:
+        (server_held if number < 10 else nodelay)(c, number)
+
+    conversation = talk(held_at_first, rtt_ns=20 * MS)
+    server, client = at(conversation, "server"), at(later_half(conversation.seen_at("client")), "client")
+    pair = analyze_same_traffic(client, server)
+    at_server = pair.results[1]
+    assert pair.verdict is Verdict.INCONCLUSIVE
+    assert at_server.quality.unresolved["not_in_both"] == 8
+    assert "8 times data followed a late ACK, but the other capture does not show that" in at_server.reason
+
+
+def test_connections_that_only_one_of_them_has_are_not_judged(at):
+    """The server has other clients: what is said is of the traffic that both show."""
+    ours = talk(nodelay, rtt_ns=20 * MS)
+    others = talk(server_held, rtt_ns=20 * MS, client=("10.0.0.9", 50000))
+    server = at(merge(ours.seen_at("server"), others.seen_at("server")), "server")
+    assert analyze(server).verdict is Verdict.STALL
+    assert analyze_same_traffic(at(ours, "client"), server).verdict is Verdict.CLEAN
+
+
+def test_the_same_capture_twice_tells_no_more_than_once(at):
+    path = at(talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS), "server")
+    alone, pair = analyze(path), analyze_same_traffic(path, path)
+    assert (pair.verdict, pair.nearer.reason) == (alone.verdict, alone.reason)
+    assert pair.nearer.reason.endswith("capture at both ends (`--same-traffic`)")
+
+
+def test_clocks_that_are_apart_do_not_matter(at):
+    """One is an hour ahead, and 200 ppm fast."""
+    conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
+    seen = conversation.seen_at("client")
+    first = seen[0].ts_ns
+    ahead = [
+        replace(one, ts_ns=one.ts_ns + 3600 * 1000 * MS + (one.ts_ns - first) * 200 // 1_000_000) for one in seen
+    ]
+    pair = analyze_same_traffic(at(ahead, "client"), at(conversation, "server"))
+    assert [result.summary.stalls for result in pair.results] == [19, 19]
+
+
 def test_other_traffic_is_refused(at):
     one = at(talk(server_held), "server")
     two = at(talk(nodelay, client=("10.9.9.9", 1)), "client")
     with pytest.raises(NagleLabError, match="no connection in common"):
-        match(one, two)
+        analyze_same_traffic(one, two)
+
+
+# ----------------------------------------------------------------------------------------------- how it is said
 
 
 def test_as_json_it_is_one_line(at):
     conversation = talk(server_held, rtt_ns=20 * MS)
-    pair = match(at(conversation, "server"), at(conversation, "client"))
+    pair = analyze_same_traffic(at(conversation, "client"), at(conversation, "server"))
     text = pair.to_json()
     assert text.endswith("\n") and text.count("\n") == 1
     said = json.loads(text)
     assert (said["schema"], said["files"], said["matched"]) == (
         "nagle-lab-pair/1",
-        ["server.pcap", "client.pcap"],
+        ["client.pcap", "server.pcap"],
         19,
     )
+    assert (said["verdict"], said["verdicts"], said["nearer"]) == ("STALL", ["STALL", "STALL"], "server.pcap")
     assert said["hold_ms"]["p50"] == pair.hold_ms.p50
     assert list(said["ack_delay_ms"]) == ["p50", "p95", "p99", "max"]
-    nothing = match(at(talk(nodelay), "server"), at(talk(nodelay), "client"))
+    nothing = analyze_same_traffic(at(talk(nodelay), "server"), at(talk(nodelay), "client"))
     assert (nothing.matched, nothing.hold_ms, nothing.ack_delay_ms, nothing.path_ms) == (0, None, None, None)
 
 
-def test_two_captures_that_disagree_say_so():
-    """A program that waits for the ACK looks held from the other end of its path; from its own it cannot be told."""
-    folder = Path(__file__).parents[2] / "captures" / "families" / "wait-drained-rtt-10"
-    pair = match(analyze(folder / "server.pcap.gz"), analyze(folder / "client.pcap.gz"))
-    assert pair.disagreement.startswith("server.pcap.gz is INCONCLUSIVE, client.pcap.gz is STALL: trust the capture")
-    same = match(analyze(folder / "server.pcap.gz"), analyze(folder / "server.pcap.gz"))
-    assert same.disagreement == ""
-
-
-def test_a_clean_pair_says_which_part_of_the_reply_is_the_path(at, run, tmp_path):
+def test_a_clean_pair_says_which_part_of_the_reply_is_the_path(at, run):
     conversation = talk(thinks_then_one_write, rtt_ns=20 * MS)
     server, client = (at(conversation, position) for position in ("server", "client"))
-    pair = match(server, client)
-    assert pair.reply_ms[0] and pair.reply_ms[1]
-    assert 20 <= pair.reply_ms[1].p50 - pair.reply_ms[0].p50 <= 20.1
-    _, out, _ = run("analyze", "--same-traffic", tmp_path / "client.pcap", tmp_path / "server.pcap")
+    pair = analyze_same_traffic(server, client)
+    at_server, at_client = (result.summary.request_to_response_ms for result in pair.results)
+    assert at_server and at_client
+    assert 20 <= at_client.p50 - at_server.p50 <= 20.1
+    _, out, _ = run("analyze", "--same-traffic", client, server)
     words = " ".join(out.split())
-    assert "no stall in either capture" in words
-    assert f"p50 {pair.reply_ms[0].p50:.2f} ms after the request in server.pcap" in words
+    assert "in both no stall" in words
+    assert "below is what server.pcap shows" in words
+    assert f"p50 {at_server.p50:.2f} ms after the request in server.pcap" in words
     assert "the path between them takes 20.0" in words
+
+
+def test_there_is_one_screen_and_one_answer(at, run):
+    conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
+    both = [at(conversation, "client"), at(conversation, "server")]
+    code, out, _ = run("analyze", "--same-traffic", *both)
+    assert code == 0
+    assert out.count("STALL ") == 1 and "client.pcap and server.pcap" in out
+    assert "both captures; below is what server.pcap shows" in out
+    assert "frames of server.pcap" in out
+    code, _, err = run("analyze", "--same-traffic", "--expect", "clean", *both)
+    assert (code, err.count("expected CLEAN, found STALL")) == (1, 1)
+    code, out, _ = run("analyze", "--same-traffic", "--json", *both)
+    assert [json.loads(line)["schema"] for line in out.splitlines()] == [
+        "nagle-lab-pair/1",
+        "nagle-lab/1",
+        "nagle-lab/1",
+    ]
+
+
+def test_two_that_disagree_say_so(at, run):
+    """One of them ends in the middle of a record, and so nothing in it can be called clean."""
+    conversation = talk(nodelay, rtt_ns=20 * MS)
+    server, client = at(conversation, "server"), at(conversation, "client")
+    client.write_bytes(client.read_bytes()[:-10])
+    code, out, _ = run("analyze", "--same-traffic", client, server)
+    words = " ".join(out.split())
+    assert code == 2
+    assert "client.pcap shows INVALID, server.pcap shows CLEAN: one of them lacks what the other has" in words
 
 
 def test_the_files_of_a_pair_are_told_apart_on_the_screen(run, tmp_path):

@@ -172,7 +172,9 @@ def sweep_(**options: Any) -> Exit:
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
 @click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture (tcpdump -C, -G), oldest first.")
 @click.option(
-    "--same-traffic", is_flag=True, help="The two FILEs show the same traffic: measure ACK delay and hold separately."
+    "--same-traffic",
+    is_flag=True,
+    help="The two FILEs show the same traffic, at both ends, say: judge them as one.",
 )
 @click.option(
     "--strace",

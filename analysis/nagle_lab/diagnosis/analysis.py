@@ -9,11 +9,14 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.diagnosis.observed.columns import is_large
 from nagle_lab.diagnosis.observed.paths import KnownPaths
 from nagle_lab.diagnosis.record_tap import RecordSink, RecordTap
+from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import make_engine
 from nagle_lab.tcp.engine import Engine
 
 if TYPE_CHECKING:
+    from nagle_lab.diagnosis.both_ends import BothEnds
     from nagle_lab.diagnosis.left_out import Wanted
+    from nagle_lab.diagnosis.pair import Pair
     from nagle_lab.diagnosis.result.result import Result
 
 Paths = str | Path | Sequence[str | Path]
@@ -41,6 +44,24 @@ def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: "
     for _ in analysis:
         pass
     return analysis.result()
+
+
+def analyze_same_traffic(one: Paths, two: Paths, *, exchanges: bool = True, sha256: bool = True) -> "Pair":
+    """Diagnose two captures of the same traffic together, taken at both ends, say.
+
+    Each shows the end that it is nearer to; how late an ACK was, and how soon it released what was held, is then
+    known wherever the path would hide it in one of them. Parameters: see :func:`analyze`.
+
+    Raises
+    ------
+    NagleLabError
+        An input is missing, empty or not a capture, or the two have no connection in common.
+    """
+    analyses = tuple(Analysis(path, exchanges=exchanges, sha256=sha256) for path in (one, two))
+    for analysis in analyses:
+        for _ in analysis:
+            pass
+    return analyses[0].pair_with(analyses[1])
 
 
 class Analysis:
@@ -141,7 +162,42 @@ class Analysis:
                 self._result = self._summarize(engine)
         return self._result
 
-    def _summarize(self, engine: Engine) -> "Result":
+    def pair_with(self, other: "Analysis") -> "Pair":
+        """What this and another capture of the same traffic show; none are taken after it.
+
+        Raises
+        ------
+        NagleLabError
+            They have no connection in common.
+        """
+        from nagle_lab.diagnosis.both_ends import BothEnds, common_ends  # noqa: PLC0415 - as in _summarize
+        from nagle_lab.diagnosis.pair import pair_of  # noqa: PLC0415
+
+        with self._capture, other._capture, self._records.engine as own, other._records.engine as its:
+            for engine in (own, its):
+                engine.finish()
+            ends = common_ends(own.tables.connection, its.tables.connection)
+            if not ends:
+                raise NagleLabError(
+                    f"{' '.join(self._capture.names)} and {' '.join(other._capture.names)} have no connection in "
+                    "common: not the same traffic (or addresses were translated in between)"
+                )
+            resolution = max(engine.totals().resolution for engine in (own, its))
+            both_ends = BothEnds(own.tables, its.tables), BothEnds(its.tables, own.tables)
+            results = (
+                self._summarize(own, lambda *one: frozenset(one) in ends, resolution, both_ends[0]),
+                other._summarize(its, lambda *one: frozenset(one) in ends, resolution, both_ends[1]),
+            )
+            return pair_of(results, (own.tables, its.tables))
+
+    def _summarize(
+        self,
+        engine: Engine,
+        only: "Wanted | None" = None,
+        resolution: int = 0,
+        both_ends: "BothEnds | None" = None,
+    ) -> "Result":
+        """What the engine found; of two captures, with the coarser ``resolution`` of both, ns, by ``both_ends``."""
         # Imported now, so that who reads a large capture can do it beside the reading.
         from nagle_lab.diagnosis.findings import Findings  # noqa: PLC0415
         from nagle_lab.diagnosis.summary import summarize  # noqa: PLC0415
@@ -153,6 +209,12 @@ class Analysis:
         copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
         answers = self._capture.facts.kernel_answers
         findings = Findings(
-            engine.tables, totals.resolution, self._only, copied=copied, answers=answers, paths=self._paths
+            engine.tables,
+            max(totals.resolution, resolution),
+            only or self._only,
+            copied=copied,
+            answers=answers,
+            paths=self._paths,
+            both_ends=both_ends,
         )
         return summarize(self._capture, totals, findings, listed)

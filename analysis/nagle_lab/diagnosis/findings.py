@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
+from nagle_lab.diagnosis.both_ends import BothEnds
 from nagle_lab.diagnosis.ends import ROLES, Ends
 from nagle_lab.diagnosis.left_out import Unwanted, Wanted, leave_out_others, mark_seen_again
 from nagle_lab.diagnosis.observed.candidates import Candidates, by_program
@@ -19,6 +20,7 @@ from nagle_lab.diagnosis.observed.columns import (
     Columns,
     add_all,
     among,
+    as_column,
     chunks,
     counts,
     distinct,
@@ -89,7 +91,9 @@ class Findings:
         copied: bool = False,
         answers: Sequence[KernelAnswer] = (),
         paths: KnownPaths | None = None,
+        both_ends: BothEnds | None = None,
     ) -> None:
+        self._both_ends = both_ends
         self.connections = tables.connection
         self.stalls = tables.candidate  # of which only they are kept
         self._kept = 0
@@ -117,10 +121,17 @@ class Findings:
             copied=copied,
             seen_again=seen_again,
         )
-        programs = Programs(tables, paths or KnownPaths())
+        if both_ends:
+            both_ends.leave_out(seen_again)
+        programs = Programs(both_ends.tables if both_ends else tables, paths or KnownPaths())
         self._prove_all(tables, programs, setting, AnswersBySocket(answers, tables.connection))
         self.servers.sum_up(self.connections)
         self.sums = Sums(self.connections)
+
+    @property
+    def is_of_both_ends(self) -> bool:
+        """Whether the proof rests on two captures of the same traffic, one at each end."""
+        return self._both_ends is not None and self._both_ends.are_at_both
 
     @property
     def late_without_stall(self) -> int:
@@ -160,7 +171,8 @@ class Findings:
 
     def _prove(self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting) -> None:
         involved = Involved(self.connections, candidates["connection"])
-        judged = self._judge(candidates, involved, programs, setting)
+        evidence, of_evidence = self._evidence(candidates, involved, begin)
+        judged = self._judge(evidence, of_evidence, begin, programs, setting)
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         peer = 1 - candidates["side"]
@@ -179,11 +191,29 @@ class Findings:
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
             self._keep(packed, begin, stalls)
-            self._count_stalls(stalls, candidates, involved, peer_fastest_ack)
+            self._count_stalls(stalls, candidates, involved)
+            on_path = evidence["under_way"] if self._both_ends else peer_fastest_ack
+            add_all(self.ack_timer, pick(evidence["trigger_to_ack"] - on_path, stalls))
 
-    def _judge(self, candidates: Columns, involved: Involved, programs: Programs, setting: Setting) -> Judged:
-        judged = Judged()
-        for key, of_one in by_program(candidates, involved, programs):
+    def _evidence(self, candidates: Columns, involved: Involved, begin: int) -> tuple[Columns, Involved]:
+        """What the proof of these candidates, of which the first is row ``begin``, rests on."""
+        if not self._both_ends:
+            return candidates, involved
+        table = self._both_ends.tables.candidate
+        shown = Columns(table.layout, table.read(begin, begin + len(candidates)))
+        return shown, Involved(self._both_ends.tables.connection, shown["connection"])
+
+    def _judge(
+        self, candidates: Columns, involved: Involved, begin: int, programs: Programs, setting: Setting
+    ) -> Judged:
+        judged, set_aside = Judged(), as_column([])
+        if both_ends := self._both_ends:
+            set_aside, unsure = (
+                as_column([row - begin for row in rows if begin <= row < begin + len(candidates)])
+                for rows in (both_ends.set_aside, both_ends.not_in_both)
+            )
+            judged.leave_open(Candidates({}, unsure), Obstacle.NOT_IN_BOTH)
+        for key, of_one in by_program(candidates, involved, programs, set_aside):
             programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             judged += prove_by_behaviour(of_one, programs[key], self._setting_of(of_one, setting))
         reject_relayed(candidates, involved, judged, self.resolution)
@@ -192,6 +222,9 @@ class Findings:
 
     def _setting_of(self, c: Candidates, setting: Setting) -> Setting:
         """The setting by the connections of these candidates, not by others: their clock, and segments astray."""
+        if self._both_ends:
+            sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
+            setting = replace(setting, is_at_sender=self._both_ends.is_at(sides))
         if not setting.astray_share and self.resolution == setting.resolution:
             return setting
         columns, resolution = self.connections.layout.columns, setting.resolution
@@ -215,7 +248,8 @@ class Findings:
         for obstacle, unsure in judged.unresolved:
             self.obstacles[obstacle] += len(unsure)
             _increase(involved, "unresolved", pick(involved.of, unsure))
-        self.relays += judged.relays
+        in_view = len(self.connections)  # of those that only another capture shows nothing is said
+        self.relays += Counter({both: times for both, times in judged.relays.items() if both[1] < in_view})
         self.unresolved_exchanges += _unresolved_exchanges(candidates, judged)
 
     def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:
@@ -227,14 +261,13 @@ class Findings:
         by_server = total(pick(candidates["side"] != involved.rows("client"), rows))
         self.waited_by.update({"client": len(rows) - by_server, "server": by_server})
 
-    def _count_stalls(self, rows: Column, candidates: Columns, involved: Involved, peer_fastest_ack: Column) -> None:
+    def _count_stalls(self, rows: Column, candidates: Columns, involved: Involved) -> None:
         side, wait = candidates["side"], pick(candidates["trigger_to_ack"], rows)
         full, trigger = involved.of_side("full_segment", side), candidates["trigger_bytes"]
         self.behind_full += total(pick(is_full(trigger, full), rows))
         _sum_up(involved, "held", pick(involved.of, rows), wait)
         add_all(self.wait, wait)
         add_all(self.release, pick(candidates["ack_to_release"], rows))
-        add_all(self.ack_timer, wait - pick(peer_fastest_ack, rows))
         self.servers.add_stalls(side, involved, rows)
         self.held.add(involved, side, rows)
         self.delayed.add(involved, 1 - side, rows)

@@ -38,6 +38,8 @@ typedef struct {
     int32_t since_full;      /* to the release from the full segment before it, behind the trigger; -1 none is there */
     uint32_t ack_clock;      /* the ACK's TSval less its time in ms, or the trigger's if it is not captured; modulo 2**32 */
     uint32_t release_clock;  /* the same of the release, less its own time; both 0 without timestamps */
+    uint32_t trigger_seq;    /* sequence number */
+    uint32_t release_seq;
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */
@@ -52,7 +54,7 @@ typedef struct {
     int8_t echo;             /* see Echo in events.py */
     uint8_t pushed;          /* both have PSH, as the end of a write has */
     uint8_t owed;            /* its sender is a BSD, and owed the ACK in it: what waits leaves with that */
-    int32_t unused;
+    uint32_t release_seq;    /* sequence number */
 } no_wait;
 
 /* How long an end took for the latest segment of its peer; of connections with candidates, some of each kind. */

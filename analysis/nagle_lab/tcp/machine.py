@@ -392,6 +392,8 @@ class Machine:
             echo=ECHO_AFTER,
             announced=is_announced(x, before, s),
             ack_clock=clock_of(s.tsecr, before.ts),
+            trigger_seq=before.start & 0xFFFFFFFF,
+            release_seq=s.seq,
         )
 
     def _add_no_wait(self, x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
@@ -413,6 +415,7 @@ class Machine:
             echo=ECHO_BEFORE if s.timestamps and x.peer.tsval >= 0 else ECHO_UNKNOWN,
             pushed=bool(before.flags & s.flags & PSH),
             owed=is_owed,
+            release_seq=s.seq,
         )
 
     def _add_candidate(
@@ -462,6 +465,8 @@ class Machine:
             trigger_not_held=trigger.end == x.not_held_end,
             ack_clock=clock_of(ack.tsval, ack.ts) if ack.tsval >= 0 else 0,
             release_clock=clock_of(s.tsval, s.ts) if s.timestamps else 0,
+            trigger_seq=trigger.start & 0xFFFFFFFF,
+            release_seq=s.seq,
         )
 
     def _arrived_since(self, ts: int, host: bytes, connection: int) -> int:

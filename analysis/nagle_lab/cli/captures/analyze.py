@@ -12,7 +12,7 @@ from nagle_lab.capture.stored import STDIN
 from nagle_lab.cli.captures.analyze_options import AnalyzeOptions
 from nagle_lab.cli.shared.ctrl_c import CtrlC
 from nagle_lab.cli.shared.exports import Exports
-from nagle_lab.diagnosis.analysis import Analysis, analyze
+from nagle_lab.diagnosis.analysis import Analysis, analyze_same_traffic
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
 from nagle_lab.evidence.file_names import distinct_names
@@ -37,14 +37,14 @@ def command(
         raise NagleLabError("--strace takes one capture file, or with --rotated those of one capture")
     expected = Verdict(expect.upper()) if expect else None
     captures = [paths] if rotated else [[path] for path in paths]
-    if same_traffic and (rotated or len(paths) != 2 or not all(path.is_file() for path in paths)):
+    if same_traffic and (rotated or len(paths) != 2 or any(map(_is_no_file, paths))):
         raise NagleLabError("--same-traffic takes two capture files, one from each end")
     reads = [*paths, *([strace] if strace else [])]
     with Exports(files, reads=reads) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
-        if same_traffic:
-            _show_pair(paths, as_json)
         names = distinct_names([path for capture in captures for path in capture])
         asked = AnalyzeOptions(expected, as_json, strace, exports, ctrl_c)
+        if same_traffic:
+            return _analyze_same_traffic(paths, [names[path] for path in paths], asked)
         return worst([_analyze_or_tell(each, " ".join(names[path] for path in each), asked) for each in captures])
 
 
@@ -64,15 +64,20 @@ def _keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _NEVER)
 
 
-def _show_pair(paths: Sequence[Path], as_json: bool) -> None:
-    from nagle_lab.evidence.pair import match
-    from nagle_lab.reports.screens.terminal import console, show_pair
+def _analyze_same_traffic(paths: Sequence[Path], names: Sequence[str], asked: AnalyzeOptions) -> Exit:
+    """Diagnose two captures together; print the pair, and the one that shows more, or as JSON both."""
+    from nagle_lab.cli.captures.outcome import tell_contradiction, tell_outcome
+    from nagle_lab.reports.words.pair_text import pair_facts
 
-    pair = match(*(analyze(path, sha256=False) for path in paths))
-    if as_json:
-        sys.stdout.write(pair.to_json())
-    else:
-        show_pair(pair.called([distinct_names(paths)[path] for path in paths]), console())
+    sha256 = asked.as_json or bool(asked.exports.files)
+    pair = analyze_same_traffic(*paths, exchanges=asked.exports.with_exchanges, sha256=sha256)
+    shown = pair.called(*names)
+    if asked.as_json:
+        sys.stdout.write(shown.to_json())
+    for path, name, result in zip(paths, names, pair.results, strict=True):
+        about = pair_facts(shown) if result is pair.nearer else None
+        tell_outcome([path], name, result, asked, title=" and ".join(names), about=about)
+    return tell_contradiction(paths, pair.verdict, asked)
 
 
 def _analyze_or_tell(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
@@ -104,9 +109,11 @@ def _analyze(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
     _take_all(analysis)
     if asked.ctrl_c.pressed:
         analysis.note_interrupted()
-    from nagle_lab.cli.captures.outcome import tell_outcome
+    from nagle_lab.cli.captures.outcome import tell_contradiction, tell_outcome
 
-    return tell_outcome(paths, name, analysis.result(), asked)
+    result = analysis.result()
+    tell_outcome(paths, name, result, asked)
+    return tell_contradiction(paths, result.verdict, asked)
 
 
 _SHORTLY = 0.0001  # s

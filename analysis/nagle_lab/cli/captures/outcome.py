@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nagle_lab.cli.captures.analyze_options import AnalyzeOptions
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import exit_code
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.process_comments import processes_of
@@ -17,8 +17,19 @@ from nagle_lab.reports.screens.terminal import console, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends
 
 
-def tell_outcome(paths: Sequence[Path], name: str, result: Result, asked: AnalyzeOptions) -> Exit:
-    """Print the ``result`` of a capture, and hand it to the files that are to be written; see ``_analyze``."""
+def tell_outcome(
+    paths: Sequence[Path],
+    name: str,
+    result: Result,
+    asked: AnalyzeOptions,
+    *,
+    title: str = "",
+    about: Sequence[tuple[str, str]] | None = (),
+) -> None:
+    """Print the ``result`` of a capture, and hand it to the files that are to be written; see ``_analyze``.
+
+    ``title`` and ``about``: see ``show_capture``; where ``about`` is None it has no screen, for another one does.
+    """
     exports = asked.exports
     readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
     if readable and (processes := processes_of(paths, result)):
@@ -35,12 +46,17 @@ def tell_outcome(paths: Sequence[Path], name: str, result: Result, asked: Analyz
     if asked.as_json:
         for part in shown.json_parts():
             sys.stdout.write(part)
-    else:
+    elif about is not None:
         ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)
-        about = ends(result, packets.software)
-        show_capture(shown, ladder, console(), about=about, to_paste=to_paste, writes=result.writes)
+        about = [*about, *ends(result, packets.software)]
+        show_capture(shown, ladder, console(), title=title, about=about, to_paste=to_paste, writes=result.writes)
     code = exit_code(result.verdict, asked.expected)
     exports.capture(shown, packets, code, asked.expected, result.writes, below=Path.cwd() if asked.strace else None)
+
+
+def tell_contradiction(paths: Sequence[Path], verdict: Verdict, asked: AnalyzeOptions) -> Exit:
+    """The exit code of the verdict on these captures; says so where another one was expected."""
+    code = exit_code(verdict, asked.expected)
     if code is Exit.CONTRADICTED and not asked.as_json:
-        tell(f"{' '.join(map(str, paths))}: expected {asked.expected}, found {result.verdict}")
+        tell(f"{' '.join(map(str, paths))}: expected {asked.expected}, found {verdict}")
     return code

@@ -188,13 +188,19 @@ class _Joined(dict[str, Column]):
         return self[name]
 
 
-def by_program(rows: Columns, involved: Involved, programs: Programs) -> Iterator[tuple[int, Candidates]]:
-    """The keys of the ``programs`` that sent them, each with its candidates; none of a connection that is left out.
+def by_program(
+    rows: Columns, involved: Involved, programs: Programs, set_aside: Column
+) -> Iterator[tuple[int, Candidates]]:
+    """The keys of the ``programs`` that sent them, each with its candidates.
+
+    None of a connection that is left out, nor those that are ``set_aside``: rows, ascending.
 
     The timestamps of those of the ``programs`` without echoes tell nothing (Echo.UNKNOWN).
     """
     columns = _Joined(rows, involved, programs)
     counting = rows_where(columns["left_out"] == 0)
+    if len(set_aside):
+        counting = pick(counting, rows_where(among(counting, set_aside) == 0))
     keys = pick(columns["key"], counting)
     for group in groups(keys):
         yield int(keys[group[0]]), Candidates(columns, pick(counting, group))

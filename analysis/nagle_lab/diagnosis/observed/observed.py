@@ -43,6 +43,7 @@ class Setting:
     swapped_share: float = 0.0  # of the data segments: captured after their ACKs
     chunk_share: float = 1.0  # of its candidates: those that are judged at once
     copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
+    is_at_sender: bool | None = None  # whether one of two captures of the same traffic is; None: there is but one
     seen_again: Collection[int] = ()  # connections that are others, seen before or after NAT
     kernel_answers: AnswersByCandidate = field(default_factory=AnswersByCandidate)
 
@@ -85,6 +86,8 @@ class Observed:
     @cached_property
     def nearer_end(self) -> Literal["sender", "peer"] | None:
         """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
+        if self.setting.is_at_sender is not None:  # each end's ACKs are from the capture nearer to it
+            return "sender" if self.setting.is_at_sender else None
         if self.peer_fastest >= NEAR:
             return "sender"
         own, peers = (below_near(side.ack) for side in (self.program.reactions, self.program.peer_reactions))

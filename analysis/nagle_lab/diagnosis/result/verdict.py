@@ -68,6 +68,7 @@ class VerdictInput:
         not open
     cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
     without_data_share : of the TCP segments: pure ACKs and what begins and ends connections
+    is_of_both_ends : it was judged with another capture of the same traffic, and each end is near one of them
     """
 
     tcp_packets: int
@@ -85,6 +86,7 @@ class VerdictInput:
     cut_off: int = 0
     without_data_share: float = 1.0
     servers: Mapping[str, "VerdictInput"] = field(default_factory=dict)
+    is_of_both_ends: bool = False
 
     @property
     def is_data_only(self) -> bool:
@@ -154,7 +156,7 @@ def _what_hinders(evidence: VerdictInput) -> str:
     if evidence.left_out:
         connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
         return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
-    if reason := _too_much_is_open_of_one(evidence) or _too_much_is_open(evidence, evidence.is_data_only):
+    if reason := _too_much_is_open_of_one(evidence) or _too_much_is_open(evidence, evidence):
         return reason
     if reason := _too_much_is_astray(evidence):
         return reason
@@ -194,23 +196,26 @@ def _too_much_is_astray(evidence: VerdictInput) -> str:
     return ""
 
 
-def _too_much_is_open(evidence: VerdictInput, is_data_only: bool) -> str:
-    """Why too many candidates are undecided, and what to do; empty where few are."""
+def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
+    """Why too many candidates are undecided, and what to do; empty where few are. ``whole``: of all servers."""
     unresolved, left_open = evidence.unresolved, sum(evidence.unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
     are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
     if not are_many and left_open <= MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges):
         return ""
     obstacle = max(Obstacle, key=lambda one: unresolved.get(one, 0))
-    acks_left_out = is_data_only and obstacle is Obstacle.CAPTURE_INCOMPLETE
-    why = _ACKS_LEFT_OUT if acks_left_out else _WHY[obstacle]
+    why = _WHY[obstacle]
+    if whole.is_data_only and obstacle is Obstacle.CAPTURE_INCOMPLETE:
+        why = _ACKS_LEFT_OUT
+    elif whole.is_of_both_ends and obstacle is Obstacle.PATH_VARIES:
+        why = _AT_BOTH_ENDS
     return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {why}"
 
 
 def _too_much_is_open_of_one(evidence: VerdictInput) -> str:
     """The same, with its name, of one of several servers; the others hide nothing of it."""
     for server, one in evidence.servers.items():
-        if reason := _too_much_is_open(one, evidence.is_data_only):
+        if reason := _too_much_is_open(one, evidence):
             return f"{server}: {reason}"
     return ""
 
@@ -241,9 +246,12 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.COINCIDENCE: "data followed a late ACK as soon as it could, which may be chance; capture for longer",
     Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that the capture lacks, or has only later; capture at one "
     "interface, with `-B 16384`",
+    Obstacle.NOT_IN_BOTH: "data followed a late ACK, but the other capture does not show that; capture at both ends "
+    "for the same time, with `-B 16384`",
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
     "then; record at the end that sends it with `nagle-lab watch`, which asks the kernel what waits",
 }
+_AT_BOTH_ENDS = "data followed a late ACK, but a busy host or the path may delay as much; capture for longer"
 _ACKS_LEFT_OUT = (
     "data followed an ACK that is not in the capture, nor is any other without data, "
     "as if a filter had left them out; capture with the filter 'tcp', and keep all of it"

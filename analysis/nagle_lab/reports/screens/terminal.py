@@ -4,7 +4,6 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -32,9 +31,6 @@ from nagle_lab.reports.words.phrases import (
 )
 from nagle_lab.reports.words.writes_text import here, writes_rows
 from nagle_lab.tcp.events import DELAYED, MS
-
-if TYPE_CHECKING:
-    from nagle_lab.evidence.pair import Pair
 
 WIDTH = 100
 STYLE = {"STALL": "bold red", "CLEAN": "bold green", "INCONCLUSIVE": "bold yellow", "INVALID": "bold magenta"}
@@ -153,41 +149,6 @@ def _released(stall: Stall) -> str:
     if stall.ack_frame is None:
         return "after the late ACK, which this capture lacks: the release's timestamp echoes it"
     return f"{stall.release_us:.1f} µs after the late ACK, as seen where this was captured"
-
-
-def show_pair(pair: "Pair", screen: Console) -> None:
-    """Print what two captures of the same traffic show together."""
-    rows = [
-        ("together", " and ".join(map(printable, pair.files))),
-        ("matched", _matched(pair)),
-    ]
-    if not pair.matched and (replies := _replies(pair)):
-        rows.append(("reply", replies))
-    if pair.disagreement:
-        rows.append(("disagree", printable(pair.disagreement)))
-    if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
-        delay, hold = _spread(pair.ack_delay_ms), _spread(pair.hold_ms)
-        rows.append(("ACK delay", f"{delay}, at the capture nearer the delaying end"))
-        rows.append(("hold", f"at most {hold}, of which the path took p50 {pair.path_ms.p50:.2f} ms"))
-    screen.print(facts(rows))
-
-
-def _matched(pair: "Pair") -> str:
-    if not pair.matched and not any(pair.only_in):
-        return "no stall in either capture, so there is no ACK delay and no hold to measure"
-    return f"{pair.matched} stalls; {pair.only_in[0]} and {pair.only_in[1]} in one of them only"
-
-
-def _replies(pair: "Pair") -> str:
-    """Without a stall: which part of the time until the reply is the path, and which the end behind it."""
-    one, two = pair.reply_ms
-    if not one or not two:
-        return ""
-    near, far = sorted(zip((one.p50, two.p50), map(printable, pair.files), strict=True))
-    return (
-        f"p50 {near[0]:.2f} ms after the request in {near[1]}, {far[0]:.2f} ms in {far[1]}: the path between them "
-        f"takes {far[0] - near[0]:.2f} ms, the server's end the rest"
-    )
 
 
 def shown_path(path: Path) -> str:

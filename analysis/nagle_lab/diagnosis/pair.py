@@ -1,0 +1,109 @@
+"""Two captures of the same traffic: what each shows, judged with the other one, and what both show together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nagle_lab.diagnosis.both_ends import SegmentKey, segment_key, senders_of
+from nagle_lab.diagnosis.result.json_text import json_text
+from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.spread import Spread, spread
+from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.tcp.layout import LAYOUTS
+from nagle_lab.tcp.tables import Tables
+
+SCHEMA = "nagle-lab-pair/1"
+_CANDIDATE = LAYOUTS["candidate"].columns
+
+# Of the two verdicts the first of these is said: a stall is proved by its segments, and CLEAN takes both captures.
+_BEFORE_OTHERS = (Verdict.STALL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.CLEAN)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What two captures of the same traffic show together; times in ms.
+
+    Attributes
+    ----------
+    results : of each capture, judged with what the other one shows
+    matched : stalls that both show
+    only_in : stalls that only that capture shows, by file
+    ack_delay_ms : from the trigger's arrival to the late ACK, at the capture nearer the delaying end
+    hold_ms : from trigger to release: what was held waited at most this long
+    path_ms : how much of that is not the ACK's delay: the round trip, and the reaction of the end that held
+    """
+
+    results: tuple[Result, Result]
+    matched: int
+    only_in: tuple[int, int]
+    ack_delay_ms: Spread | None
+    hold_ms: Spread | None
+    path_ms: Spread | None
+
+    @property
+    def files(self) -> list[str]:
+        """The names of both."""
+        return [result.source.file for result in self.results]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What both amount to."""
+        return min((result.verdict for result in self.results), key=_BEFORE_OTHERS.index)
+
+    @property
+    def nearer(self) -> Result:
+        """The one to look at, of those with that verdict: nearer the end that holds; without stalls, the server.
+
+        There data comes sooner after the ACK, or after the request.
+        """
+
+        def how_soon(result: Result) -> float:
+            soon = result.summary.release_us or result.summary.request_to_response_ms
+            return soon.p50 if soon else 0.0
+
+        return min((result for result in self.results if result.verdict is self.verdict), key=how_soon)
+
+    def called(self, one: str, two: str) -> "Pair":
+        """The pair with its files under other names."""
+        first, second = self.results
+        return replace(self, results=(first.of_file(one), second.of_file(two)))
+
+    def to_json(self) -> str:
+        """The pair as JSON, without the results: one line, ending in a newline."""
+        content = {
+            "schema": SCHEMA,
+            "files": self.files,
+            "verdict": self.verdict,
+            "verdicts": [result.verdict for result in self.results],
+            "nearer": self.nearer.source.file,
+            "matched": self.matched,
+            "only_in": self.only_in,
+            "ack_delay_ms": self.ack_delay_ms,
+            "hold_ms": self.hold_ms,
+            "path_ms": self.path_ms,
+            "reply_ms": [result.summary.request_to_response_ms for result in self.results],
+        }
+        return json_text(content) + "\n"
+
+
+def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables]) -> Pair:
+    """The pair of these results, by the tables that they were found in: the candidates left there are the stalls."""
+    one, two = (dict(_stalls(its)) for its in tables)
+    common = [(one[key], two[key]) for key in one if key in two]
+    delay = [min(wait, other) for (wait, _), (other, _) in common]
+    hold = [max(whole, other) for (_, whole), (_, other) in common]
+    return Pair(
+        results=results,
+        matched=len(common),
+        only_in=(len(one) - len(common), len(two) - len(common)),
+        ack_delay_ms=spread(delay),
+        hold_ms=spread(hold),
+        path_ms=spread(whole - part for whole, part in zip(hold, delay, strict=True)),
+    )
+
+
+def _stalls(tables: Tables) -> Iterator[tuple[SegmentKey, tuple[float, float]]]:
+    """Each stall under a key that both captures share: how long from trigger to ACK, and to release, ms."""
+    senders = senders_of(tables.connection)
+    for row in tables.candidate.rows():
+        wait, release = row[_CANDIDATE["trigger_to_ack"]], row[_CANDIDATE["ack_to_release"]]
+        yield segment_key(row, senders), (wait / 1e6, (wait + release) / 1e6)

@@ -1,0 +1,47 @@
+"""What two captures of the same traffic show together, in words."""
+
+from nagle_lab.diagnosis.pair import Pair
+from nagle_lab.diagnosis.result.spread import plural
+
+
+def pair_facts(pair: Pair) -> list[tuple[str, str]]:
+    """Names and values of what is to be said of it, beside what its ``nearer`` capture shows."""
+    facts = [
+        ("judged by", f"both captures; below is what {pair.nearer.source.file} shows"),
+        ("in both", _matched(pair)),
+    ]
+    if not pair.matched and (replies := _replies(pair)):
+        facts.append(("reply", replies))
+    if len({result.verdict for result in pair.results}) > 1:
+        said = ", ".join(f"{result.source.file} shows {result.verdict}" for result in pair.results)
+        facts.append(("disagree", f"{said}: one of them lacks what the other has"))
+    if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
+        delay, hold, path = pair.ack_delay_ms, pair.hold_ms, pair.path_ms.p50
+        facts += [
+            ("ACK delay", f"p50 {delay.p50:.2f}, max {delay.max:.2f} ms, at the capture nearer the delaying end"),
+            ("hold", f"at most p50 {hold.p50:.2f}, max {hold.max:.2f} ms; of the former the path took {path:.2f} ms"),
+        ]
+    return facts
+
+
+def _matched(pair: Pair) -> str:
+    if not pair.matched and not any(pair.only_in):
+        return "no stall"
+    alone = [
+        f", and {count} in {result.source.file} only"
+        for count, result in zip(pair.only_in, pair.results, strict=True)
+        if count
+    ]
+    return f"{pair.matched} {plural('stall', pair.matched)}{''.join(alone)}"
+
+
+def _replies(pair: Pair) -> str:
+    """Without a stall: which part of the time until the reply is the path, and which the end behind it."""
+    one, two = (result.summary.request_to_response_ms for result in pair.results)
+    if not one or not two:
+        return ""
+    near, far = sorted(zip((one.p50, two.p50), pair.files, strict=True))
+    return (
+        f"p50 {near[0]:.2f} ms after the request in {near[1]}, {far[0]:.2f} ms in {far[1]}: the path between them "
+        f"takes {far[0] - near[0]:.2f} ms, the server's end the rest"
+    )
