@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nagle_lab.diagnosis.analysis import Analysis, analyze
+    from nagle_lab.diagnosis.analysis import Analysis, analyze, analyze_same_traffic
+    from nagle_lab.diagnosis.pair import Pair
     from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, Result, Stall
     from nagle_lab.diagnosis.result.verdict import Verdict
     from nagle_lab.errors import NagleLabError
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Analysis", "Connection", "Endpoint", "Exchange", "NagleLabError", "Result", "Stall", "Verdict", "__version__",
-    "analyze",
+    "Analysis", "Connection", "Endpoint", "Exchange", "NagleLabError", "Pair", "Result", "Stall", "Verdict",
+    "__version__", "analyze", "analyze_same_traffic",
 ]  # fmt: skip
 
 # Loaded when asked for: `nagle-lab --version` needs none of them.
@@ -31,10 +32,12 @@ _HOMES = {
     "Endpoint": "diagnosis.result.result",
     "Exchange": "diagnosis.result.result",
     "NagleLabError": "errors",
+    "Pair": "diagnosis.pair",
     "Result": "diagnosis.result.result",
     "Stall": "diagnosis.result.result",
     "Verdict": "diagnosis.result.verdict",
     "analyze": "diagnosis.analysis",
+    "analyze_same_traffic": "diagnosis.analysis",
 }
 
 

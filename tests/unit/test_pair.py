@@ -218,6 +218,25 @@ def test_clocks_that_are_apart_do_not_matter(at):
     assert [result.summary.stalls for result in pair.results] == [19, 19]
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["whole", "begun late"])
+def test_addresses_may_be_translated_in_between(at, late):
+    """As by a load balancer: both ends' sequence numbers tell that it is the same traffic."""
+    conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
+    inside = {"10.0.0.1": ("192.0.2.7", 61000), "10.0.0.2": ("192.0.2.8", 8080)}
+    translated = [
+        replace(
+            one, src=inside[one.src][0], sport=inside[one.src][1], dst=inside[one.dst][0], dport=inside[one.dst][1]
+        )
+        for one in conversation.seen_at("server")
+    ]
+    pair = analyze_same_traffic(
+        at(conversation, "client"), at(later_half(translated) if late else translated, "server")
+    )
+    assert pair.verdict is Verdict.STALL
+    assert pair.matched == pair.results[1].summary.stalls == (10 if late else 19)
+    assert str(pair.nearer.stalls[0].held_by) == "192.0.2.8:8080"
+
+
 def test_other_traffic_is_refused(at):
     one = at(talk(server_held), "server")
     two = at(talk(nodelay, client=("10.9.9.9", 1)), "client")

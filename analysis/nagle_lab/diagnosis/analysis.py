@@ -170,25 +170,24 @@ class Analysis:
         NagleLabError
             They have no connection in common.
         """
-        from nagle_lab.diagnosis.both_ends import BothEnds, common_ends  # noqa: PLC0415 - as in _summarize
+        from nagle_lab.diagnosis.both_ends import BothEnds  # noqa: PLC0415 - as in _summarize
         from nagle_lab.diagnosis.pair import pair_of  # noqa: PLC0415
 
         with self._capture, other._capture, self._records.engine as own, other._records.engine as its:
             for engine in (own, its):
                 engine.finish()
-            ends = common_ends(own.tables.connection, its.tables.connection)
-            if not ends:
+            seen, seen_there = BothEnds(own.tables, its.tables), BothEnds(its.tables, own.tables)
+            if not (ends := seen.shared()):
                 raise NagleLabError(
                     f"{' '.join(self._capture.names)} and {' '.join(other._capture.names)} have no connection in "
-                    "common: not the same traffic (or addresses were translated in between)"
+                    "common: not the same traffic"
                 )
-            resolution = max(engine.totals().resolution for engine in (own, its))
-            both_ends = BothEnds(own.tables, its.tables), BothEnds(its.tables, own.tables)
+            ends_there, resolution = seen_there.shared(), max(engine.totals().resolution for engine in (own, its))
             results = (
-                self._summarize(own, lambda *one: frozenset(one) in ends, resolution, both_ends[0]),
-                other._summarize(its, lambda *one: frozenset(one) in ends, resolution, both_ends[1]),
+                self._summarize(own, lambda *one: frozenset(one) in ends, resolution, seen),
+                other._summarize(its, lambda *one: frozenset(one) in ends_there, resolution, seen_there),
             )
-            return pair_of(results, (own.tables, its.tables))
+            return pair_of(results, (own.tables, its.tables), seen)
 
     def _summarize(
         self,

@@ -1,13 +1,13 @@
 """Two captures of the same traffic: what each shows, judged with the other one, and what both show together."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from nagle_lab.diagnosis.both_ends import SegmentKey, segment_key, senders_of
+from nagle_lab.diagnosis.both_ends import BothEnds, candidate_key
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.same_connections import Row
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Tables
 
@@ -85,10 +85,14 @@ class Pair:
         return json_text(content) + "\n"
 
 
-def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables]) -> Pair:
-    """The pair of these results, by the tables that they were found in: the candidates left there are the stalls."""
-    one, two = (dict(_stalls(its)) for its in tables)
-    common = [(one[key], two[key]) for key in one if key in two]
+def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables], both_ends: BothEnds) -> Pair:
+    """The pair of these results, by the tables that they were found in: the candidates left there are the stalls.
+
+    ``both_ends`` is what the first rests on.
+    """
+    one = {candidate_key(row): _times(row) for row in tables[0].candidate.rows()}
+    two = [(both_ends.key_there(row), _times(row)) for row in tables[1].candidate.rows()]
+    common = [(one[key], times) for key, times in two if key in one]
     delay = [min(wait, other) for (wait, _), (other, _) in common]
     hold = [max(whole, other) for (_, whole), (_, other) in common]
     return Pair(
@@ -101,9 +105,7 @@ def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables]) -> Pa
     )
 
 
-def _stalls(tables: Tables) -> Iterator[tuple[SegmentKey, tuple[float, float]]]:
-    """Each stall under a key that both captures share: how long from trigger to ACK, and to release, ms."""
-    senders = senders_of(tables.connection)
-    for row in tables.candidate.rows():
-        wait, release = row[_CANDIDATE["trigger_to_ack"]], row[_CANDIDATE["ack_to_release"]]
-        yield segment_key(row, senders), (wait / 1e6, (wait + release) / 1e6)
+def _times(row: Row) -> tuple[float, float]:
+    """Of a stall, how long from trigger to ACK, and to release, ms."""
+    wait, release = row[_CANDIDATE["trigger_to_ack"]], row[_CANDIDATE["ack_to_release"]]
+    return wait / 1e6, (wait + release) / 1e6

@@ -19,7 +19,7 @@ def pair_facts(pair: Pair) -> list[tuple[str, str]]:
         delay, hold, path = pair.ack_delay_ms, pair.hold_ms, pair.path_ms.p50
         facts += [
             ("ACK delay", f"p50 {delay.p50:.2f}, max {delay.max:.2f} ms, at the capture nearer the delaying end"),
-            ("hold", f"at most p50 {hold.p50:.2f}, max {hold.max:.2f} ms; of the former the path took {path:.2f} ms"),
+            ("hold", f"at most p50 {hold.p50:.2f}, max {hold.max:.2f} ms, of which the path takes {path:.2f} ms"),
         ]
     return facts
 
