@@ -95,13 +95,18 @@ class Candidates:
         """Those for which the condition (n,) is true."""
         return self if are_all(condition) else self.picked(rows_where(condition))
 
-    def is_released_within(self, low: float, high: float) -> Column:
-        """Whether the data followed the ACK after ``low`` to ``high`` ns, both included (n,)."""
-        return (self.ack_to_release >= low) & (self.ack_to_release <= high)
-
     def released_within(self, low: float, high: float) -> "Candidates":
         """Those whose data followed the ACK after ``low`` to ``high`` ns, both included."""
-        return self.only(self.is_released_within(low, high))
+        return self.only((self.ack_to_release >= low) & (self.ack_to_release <= high))
+
+    def on_connections_of(self, others: "Candidates") -> "Candidates":
+        """Those on connections that the ``others`` are on, too."""
+        return self.among(self.connection, others.connection)
+
+    def on_connections_where(self, condition: Callable[["Candidates"], bool]) -> "Candidates":
+        """Those on connections of which the condition is true: it is given all of these on one connection."""
+        met = [group for group in groups(self.connection) if condition(self.picked(group))]
+        return self.picked(in_order(met))
 
     def among(self, column: Column, values: Column) -> "Candidates":
         """Those whose number in this column (n,) is one of the ``values``."""
@@ -110,6 +115,11 @@ class Candidates:
     def not_among(self, column: Column, values: Column) -> "Candidates":
         """Those whose number in this column (n,) is none of the ``values``."""
         return self.only(among(column, values) == 0)
+
+    @property
+    def none(self) -> "Candidates":
+        """None of them."""
+        return self.picked([])
 
     def picked(self, rows: Column) -> "Candidates":
         """Those at these places (m,), from 0 and ascending, among the n."""

@@ -13,8 +13,6 @@ from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidat
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     among,
-    distinct,
-    groups,
     highest,
     in_order,
     lowest,
@@ -93,7 +91,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     soon = _soon_enough(pure, observed.sender_fastest)
     if len(prompt) and _may_be_a_program_nearby(prompt, observed):
         judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
-        return prompt.picked([])
+        return prompt.none
     if len(prompt) and (
         follows_ack(soon - sent_later(soon, pure, observed)) is False
         or pauses_anyway(prompt, observed.early, observed.sender_fastest, often=1 + (len(prompt) >= CONCLUSIVE))
@@ -102,7 +100,7 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         or _is_sooner_than_anything(prompt, observed)
     ):
         judged.leave_open(prompt, Obstacle.OWN_PACE)
-        return prompt.picked([])
+        return prompt.none
     return prompt if is_slow_link else _set_aside_slow(prompt, observed, judged)
 
 
@@ -118,17 +116,14 @@ def _may_be_a_program_nearby(prompt: Candidates, observed: Observed) -> bool:
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
     """Those on connections whose data keeps to a clock of the program, though that of all may not."""
-    paced = [
-        group
-        for group in groups(pure.connection)
-        if CONCLUSIVE <= len(group) < len(pure) and _keeps_own_clock(pure.picked(group), resolution)
-    ]
-    return pure.picked(in_order(paced))
+    return pure.on_connections_where(
+        lambda one: CONCLUSIVE <= len(one) < len(pure) and _keeps_own_clock(one, resolution)
+    )
 
 
 def _judge_paced(paced: Candidates, observed: Observed, judged: Judged) -> None:
     """Reject what comes by the program's own clock; leave it open if it comes at once where the ACK came early."""
-    early = observed.early.among(observed.early.connection, distinct(paced.connection))
+    early = observed.early.on_connections_of(paced)
     if len(paced) and comes_early_too(paced, replace(observed, early=early)):
         judged.leave_open(paced, Obstacle.OWN_PACE)
     else:
@@ -159,7 +154,7 @@ class _Expected(NamedTuple):
 
 def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Those that pass as soon after the ACK as what it releases; none where other evidence speaks against it."""
-    nothing = pure.picked([])
+    nothing = pure.none
     if not len(pure):
         return nothing
     if observed.sent_before.total() > SENT_ANYWAY_FAR * len(pure) + 0.5:
@@ -264,16 +259,16 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed,
     should, if more than hardly any did; or of which timestamps tell nothing.
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
-    chance = pure.picked([])
+    chance = pure.none
     if follows_ack(pure) or _are_as_soon_behind_early_acks(pure, observed.early, expected):
         close = pure
     elif timestamps_tell(pure):
         at_once = sent_at_once(pure)
         if are_chance(at_once, pure) and len(at_once) <= A_FEW * len(pure):
-            at_once = pure.picked([])
+            at_once = pure.none
         close, chance = at_once, _not_by_one_clock(close, expected.round_trip) - at_once
     elif len(close) <= HARDLY_ANY * len(pure) or _is_none_as_soon(close, expected.answers, expected.round_trip):
-        close = pure.picked([])
+        close = pure.none
     judged.leave_open(close, Obstacle.PATH_VARIES)
     judged.leave_open(chance, Obstacle.COINCIDENCE)
     judged.reject(pure - close - chance, Rejected.LATER_RELEASE)
@@ -325,7 +320,7 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
         held = held | others.among(others.row, rows)
     soonest, latest = round_trip_bounds(observed.sender_fastest)
     are_in_time = all(soonest <= release <= latest for release in held.ack_to_release)
-    return held if are_in_time else pure.picked([])
+    return held if are_in_time else pure.none
 
 
 def _with_those_held_up(
@@ -343,7 +338,7 @@ def _with_those_held_up(
         elif len(observed.early) >= REPEATED and not are_few:
             judged.leave_open(prompt, Obstacle.OWN_PACE)
             judged.reject(pure - prompt, Rejected.LATER_RELEASE)
-            return prompt.picked([])
+            return prompt.none
     if len(prompt):
         prompt = prompt | sent_at_once_but_delayed(pure - prompt, observed.sender_fastest)
     judged.reject(pure - prompt, Rejected.LATER_RELEASE)
@@ -496,7 +491,7 @@ def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> C
         return prompt
     in_time = prompt - slow
     if len(in_time) < COMPARABLE or is_chance(len(in_time), prompt.ack_to_release, latest, latest - soonest, 10):
-        in_time = prompt.picked([])
+        in_time = prompt.none
     judged.leave_open(prompt - in_time, Obstacle.OWN_PACE)
     return in_time
 
@@ -534,7 +529,7 @@ def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     """
     latest = latest_answer(answers, base)
     if len(answers) >= ANSWERS:
-        within = total(pure.is_released_within(base - slack(base), latest))
-        if within > ONE_BEHAVIOUR * len(pure):
+        within = pure.released_within(base - slack(base), latest)
+        if len(within) > ONE_BEHAVIOUR * len(pure):
             latest = max(latest, min(percentile(answers, 95) * 1.1, 3 * percentile(answers, 50)))
     return latest

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nagle_lab.capture.kernel_answers import SLOWEST_NS
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import distinct, groups, highest, in_order, percentile, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, highest, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.observed import Observed
@@ -40,7 +40,7 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     said that data waited, however late in the wait it was asked, none did.
     """
     said, just_before = observed.setting.kernel_answers, late.usual_wait / 8
-    nothing = late.picked([])
+    nothing = late.none
     if not said.waited and not said.unwritten:
         return KernelSplit(nothing, 0, late)
     waiting = _without_corking_connections(late.among(late.row, sorted(said.waited)), observed)
@@ -74,13 +74,7 @@ def _without_corking_connections(waiting: Candidates, observed: Observed) -> Can
     TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
     """
     latest = PAUSE + (observed.sender_fastest if observed.is_away else 0)
-    connections, releases = waiting.connection, waiting.ack_to_release
-    prompt = [
-        group
-        for group in groups(connections)
-        if sum(int(releases[place]) > latest for place in group) <= A_FEW * len(group)
-    ]
-    return waiting.picked(in_order(prompt))
+    return waiting.on_connections_where(lambda one: total(one.ack_to_release > latest) <= A_FEW * len(one))
 
 
 def _set_aside_unwritten(

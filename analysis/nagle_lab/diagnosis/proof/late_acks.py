@@ -57,12 +57,12 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
         return late
     if len(pure) and _is_made_by_the_path(pure, c.only(c.pure), observed):
         _leave_to_the_path(pure, observed, judged)
-        pure = pure.picked([])
+        pure = pure.none
     # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
     in_time = [ack - peer_fastest for ack in peers.ack if 0 <= ack - peer_fastest < margin]
     others = [*peers.handshake_more, *in_time]
     if len(piggybacked) and _all_else_is_as_late(piggybacked, peer_fastest, others, enough=1):
-        piggybacked = piggybacked.picked([])
+        piggybacked = piggybacked.none
     return pure | piggybacked
 
 
@@ -104,7 +104,7 @@ def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
     _, latest = round_trip_bounds(int(unsure.usual_wait))
     as_soon = sum(ns <= latest for ns in observed.program.peer_reactions.data)
     may_think_as_long = unsure.usual_wait <= LINUX_TIMER + TIMER_SPREAD  # a client that polls every 40 ms
-    return unsure if may_think_as_long or as_soon < REPEATED else unsure.picked([])
+    return unsure if may_think_as_long or as_soon < REPEATED else unsure.none
 
 
 def _held_for_a_round_trip(observed: Observed) -> Candidates:
@@ -112,7 +112,7 @@ def _held_for_a_round_trip(observed: Observed) -> Candidates:
     early = observed.early
     waits_for_acks = observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early)
     if len(early) < CONCLUSIVE or not waits_for_acks:
-        return early.picked([])
+        return early.none
     return early.released_within(*round_trip_bounds(observed.sender_fastest if observed.is_away else 0))
 
 

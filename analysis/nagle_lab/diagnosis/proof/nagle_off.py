@@ -76,7 +76,7 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
         return late
     often = late.among(late.connection, _often(_not_held_by_connection(observed), late))
     apart = may_be_while_on(often, observed)
-    mixed = often.not_among(often.connection, distinct(apart.connection))
+    mixed = often.not_among(often.connection, apart.connection)
     reject_as_off(mixed, observed, judged)
     return late - mixed
 
@@ -109,7 +109,7 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
 
     What follows data is an answer, and not counted.
     """
-    off, nothing = off.only(off.pure), off.picked([])
+    off, nothing = off.only(off.pure), off.none
     if len(off) < REPEATED:
         return nothing
     most, pauses = nothing, _usual_pauses(observed)
@@ -263,7 +263,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     TCP_NODELAY may have been set then: OpenSSH does it when a session begins.
     """
     if observed.is_away:
-        return off.picked([])
+        return off.none
     frames = observed.program.no_wait_frames
     rows = zip(off.connection, off.release_frame, _seem_held(off, observed), strict=True)
     return off.picked(

@@ -8,15 +8,10 @@ from collections import Counter
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
-    distinct,
-    groups,
     highest,
-    in_order,
     listed,
     lowest,
     percentile,
-    pick,
-    rows_where,
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
@@ -77,10 +72,10 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         judged.reject(pure, Rejected.LATER_RELEASE)
         return near
     middle = usual_release(near, observed.setting.resolution)
-    behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.picked([])
+    behind_arrivals = _behind_arrivals(near, observed) if middle > max(limit, HELD_ALIKE) / 2 else near.none
     if len(behind_arrivals) >= max(2, len(near) / 2) and not _arrive_by_chance(behind_arrivals, near):
         _judge_relayed(pure, near, behind_arrivals, judged)
-        return near.picked([])
+        return near.none
     return _held_by_release_times(pure, near, observed, judged, limit)
 
 
@@ -89,13 +84,12 @@ def _held_by_release_times(
 ) -> Candidates:
     """Of releases behind nothing but their ACK, those as soon as a kernel's: their median is up to ``limit``, ns."""
     middle = usual_release(near, observed.setting.resolution)
-    slow = near.picked([])
+    slow = near.none
     if middle <= limit and observed.setting.resolution <= FINE:
         slow = _slow_connections(near, limit)
     if len(slow):
         judged.leave_open(slow, Obstacle.LIKE_A_PROGRAM)
-        others = distinct(slow.connection)
-        pure, near = (some.not_among(some.connection, others) for some in (pure, near))
+        pure, near = (some.not_among(some.connection, slow.connection) for some in (pure, near))
         if not len(near):
             judged.reject(pure, Rejected.LATER_RELEASE)
             return near
@@ -144,14 +138,9 @@ def _slow_connections(near: Candidates, limit: float) -> Candidates:
     A busy machine delays some releases of each connection, a relay all of its own.
     """
     clearly_late = near.only(near.ack_to_release > CLEARLY * limit)
-    suspects = near.among(near.connection, distinct(clearly_late.connection))
-    releases = suspects.ack_to_release
-    slow = [
-        group
-        for group in groups(suspects.connection)
-        if ENOUGH <= len(group) < len(near) and percentile(pick(releases, group), 50) > CLEARLY * limit
-    ]
-    return suspects.picked(in_order(slow))
+    return near.on_connections_of(clearly_late).on_connections_where(
+        lambda one: ENOUGH <= len(one) < len(near) and percentile(one.ack_to_release, 50) > CLEARLY * limit
+    )
 
 
 def _released_by_kernel(
@@ -171,17 +160,17 @@ def _released_by_kernel(
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
         else:
             judged.reject(pure, Rejected.COINCIDENCE)
-        return near.picked([])
+        return near.none
     if _pauses_anyway_there(prompt, observed):
-        unsure = near.picked([]) if _may_end_by_chance(prompt, pure, observed) else prompt
+        unsure = near.none if _may_end_by_chance(prompt, pure, observed) else prompt
         judged.leave_open(unsure, Obstacle.LIKE_A_PROGRAM)
         judged.reject(pure - unsure, Rejected.LATER_RELEASE)
-        return near.picked([])
+        return near.none
     prompt = _with_those_a_tick_late(prompt, pure, bound, observed)
     judged.reject(pure - prompt, Rejected.LATER_RELEASE)
     if doubt := _doubt(prompt, pure, observed, bound, middle):
         judged.leave_open(prompt, doubt)
-        return near.picked([])
+        return near.none
     return prompt
 
 
@@ -202,7 +191,7 @@ def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
 
     Sooner releases tell a kernel's from a program's by themselves.
     """
-    early = observed.early.among(observed.early.connection, distinct(prompt.connection))
+    early = observed.early.on_connections_of(prompt)
     if not len(early) or observed.program.reactions.release:
         return False
     usual = percentile(prompt.trigger_to_release, 50)
@@ -216,10 +205,9 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
     Then pauses end with the peer's timer by chance: they are exactly as long, where data that was held comes later
     than after an early ACK. Alike are segments of the same lengths: a program may send others after a pause.
     """
-    early = observed.early
-    early = early.among(early.connection, distinct(prompt.connection))
-    early = early.among(early.trigger_bytes, distinct(prompt.trigger_bytes))
-    early = early.among(early.released_bytes, distinct(prompt.released_bytes))
+    early = observed.early.on_connections_of(prompt)
+    early = early.among(early.trigger_bytes, prompt.trigger_bytes)
+    early = early.among(early.released_bytes, prompt.released_bytes)
     if len(early) < REPEATED:
         return False
     is_as_long = percentile(prompt.trigger_to_release, 50) <= AS_LONG * percentile(early.trigger_to_release, 50)
@@ -246,12 +234,12 @@ def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed
     """
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
     if not observed.is_at_sender or len(held) <= NEARLY_ALL * len(others):
-        held = held.picked([])
+        held = held.none
     reject_as_off(pure - held, observed, judged)
     if len(held) >= COMPARABLE and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
         return held
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
-    return held.picked([])
+    return held.none
 
 
 def _are_sent_anyway(near: Candidates, observed: Observed) -> bool:
@@ -265,7 +253,7 @@ def _held_sooner_or_before(pure: Candidates, prompt: Candidates, observed: Obser
     """
     others = prompt.not_among(prompt.connection, sorted(observed.sent_before))
     if len(others) and percentile(others.ack_to_release, 50) > HELD:
-        others = others.picked([])
+        others = others.none
     held = others | surely_while_on(prompt, observed)
     judged.leave_open(prompt - held, Obstacle.LIKE_A_PROGRAM)
     judged.reject(pure - prompt, Rejected.LATER_RELEASE)
@@ -302,13 +290,10 @@ def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candid
     something else.
     """
     usual = Counter(listed(prompt.connection))
-    releases = pure.among(pure.connection, distinct(late.connection)).connection
-    alike = [
-        releases[group[0]]
-        for group in groups(releases)
-        if len(group) < REPEATED or usual[int(releases[group[0]])] > A_FEW * len(group)
-    ]
-    return late.among(late.connection, alike)
+    alike = pure.on_connections_of(late).on_connections_where(
+        lambda one: len(one) < REPEATED or usual[int(one.connection[0])] > A_FEW * len(one)
+    )
+    return late.on_connections_of(alike)
 
 
 def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
@@ -351,14 +336,15 @@ def _held_among_others(
 def _on_prompt_connections(near: Candidates, observed: Observed, limit: float) -> Candidates:
     """Those of connections that are judged by themselves, and most of whose releases come before ``limit``, ns."""
     if observed.setting.resolution > COARSE:
-        return near.picked([])
-    prompt, of_all = [], near.ack_to_release
-    for group in groups(near.connection):
-        releases = pick(of_all, group)
-        are_soon = percentile(releases, 50) <= limit / 2 and percentile(releases, 80) <= limit
-        if COMPARABLE < len(group) < len(near) and are_soon:
-            prompt.append(pick(group, rows_where(releases <= 2 * limit)))
-    return near.picked(in_order(prompt))
+        return near.none
+    some = near.on_connections_where(
+        lambda one: (
+            COMPARABLE < len(one) < len(near)
+            and percentile(one.ack_to_release, 50) <= limit / 2
+            and percentile(one.ack_to_release, 80) <= limit
+        )
+    )
+    return some.only(some.ack_to_release <= 2 * limit)
 
 
 def _judge_slow_ones(rest: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float) -> None:
@@ -391,8 +377,8 @@ def _not_seen_to_pause(rest: Candidates, observed: Observed, limit: float) -> Ca
     Either more than a few clearly are a kernel's, and are no pauses that end there by chance. Or those on connections
     on which it was not seen to pause are sooner, and an early ACK did release data at once.
     """
-    pausing = rest.among(rest.connection, distinct(observed.early.connection))
-    quick, elsewhere, nothing = pausing.only(pausing.ack_to_release <= limit / 2), rest - pausing, rest.picked([])
+    pausing = rest.on_connections_of(observed.early)
+    quick, elsewhere, nothing = pausing.only(pausing.ack_to_release <= limit / 2), rest - pausing, rest.none
     are_pauses = len(quick) and _are_as_long(quick, observed.early)
     if are_pauses or len(quick) < REPEATED or len(quick) <= A_FEW * len(pausing):
         quick = nothing
@@ -409,7 +395,7 @@ def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     there it tells nothing.
     """
     if observed.program.is_on_loopback:
-        return near.picked([])
+        return near.none
     behind = near.only(near.arrival >= 0)
     if seen_again := observed.setting.seen_again:
         return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in seen_again])

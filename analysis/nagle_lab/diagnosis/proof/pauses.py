@@ -153,7 +153,7 @@ def sent_later(c: Candidates, pure: Candidates, observed: Observed) -> Candidate
     _, latest = round_trip_bounds(observed.sender_fastest)
     later = c.only((c.echo == Echo.AFTER) & (c.tsval_delay > AT_ONCE) & (_under_way(c) < latest + STEP))
     later = later.only(later.ack_to_release > observed.sender_fastest + STEP + path_variation(pure, observed))
-    return c.picked([]) if is_as_soon_behind_any(later) else later
+    return c.none if is_as_soon_behind_any(later) else later
 
 
 def _under_way(c: Candidates) -> Column:
@@ -204,5 +204,5 @@ def sent_at_once_but_delayed(pure: Candidates, base: int) -> Candidates:
     """Those that were :func:`sent_at_once` and delayed by the path; none where chance brings as many."""
     at_once = sent_at_once(pure)
     if are_chance(at_once, pure) or not are_delayed_by_the_path(at_once, base):
-        return pure.picked([])
+        return pure.none
     return at_once

@@ -93,7 +93,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     prompt = near.only(near.ack_to_release <= max(2 * middle, HELD_ALIKE))
     if middle > SOONEST_WOKEN and _answers_as_soon(prompt, observed):
         return
-    held = held.among(held.connection, distinct(prompt.connection))
+    held = held.on_connections_of(prompt)
     is_kernel = _is_kernel(middle, prompt, held, observed)
     merged = _were_merged(prompt, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
@@ -273,8 +273,7 @@ def _early_acks_release(c: Candidates, observed: Observed) -> bool:
     low, high = (
         round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, _slowest_like_syns(observed))
     )
-    early = observed.early.among(observed.early.connection, distinct(c.connection))
-    prompt = total(early.is_released_within(low, high))
+    prompt = len(observed.early.on_connections_of(c).released_within(low, high))
     return prompt >= REPEATED and _times_not_held(c, observed) <= HARDLY_ANY * prompt
 
 
@@ -421,6 +420,6 @@ def _merged_writes(c: Candidates, observed: Observed) -> Candidates:
     """Those as large as two others together: writes that the program elsewhere sends one by one."""
     sizes = {int(size) for some in (c, observed.early) for size in (*some.trigger_bytes, *some.released_bytes)}
     if len(sizes) > MOST_SIZES:
-        return c.picked([])
+        return c.none
     sums = {size for size in sizes if any(size - piece in sizes for piece in sizes)}
     return c.among(c.released_bytes, sorted(sums))

@@ -19,16 +19,15 @@ from dataclasses import replace
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     Column,
-    among,
-    counts,
     distinct,
     groups,
     highest,
+    in_order,
+    listed,
     lowest,
     median,
     percentile,
     pick,
-    ranks,
     rows_where,
     select,
     total,
@@ -111,7 +110,7 @@ def _judge_by_timing(
     pure, piggybacked = late.only(late.pure), late.only(late.pure == 0)
     if _is_blind(pure, observed):
         _judge_by_timestamps(pure, observed, judged)
-        judge_piggybacked(piggybacked, pure.picked([]), c, observed, judged)
+        judge_piggybacked(piggybacked, pure.none, c, observed, judged)
         return
     held = _set_aside_pauses(_released_by_time(pure, observed, judged), pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
@@ -264,22 +263,17 @@ def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Can
     """
     if not len(held):
         return held
-    numbers = distinct(pure.connection)
-    of_all = counts(ranks(pure.connection, numbers), len(numbers))
-    of_held = counts(ranks(held.connection, numbers), len(numbers))
-    mostly_not = rows_where((of_held < of_all / 2) & (of_all - of_held >= REPEATED) & (of_held > 0))
-    dropped: set[int] = set()
-    for number in pick(numbers, mostly_not):
-        its_own = pure.only(pure.connection == number)
-        is_held = among(its_own.row, held.row)
-        rest = its_own.only(is_held == 0)
-        if middle_half(rest.trigger_to_release) < 3 * MS:
-            earliest = percentile(rest.trigger_to_release, 25) - MS
-            some = its_own.only(is_held)
-            dropped |= {
-                int(row) for row, since in zip(some.row, some.trigger_to_release, strict=True) if since >= earliest
-            }
-    pauses = held.among(held.row, sorted(dropped))
+    not_held = pure - held
+    not_held_on = Counter(listed(not_held.connection))
+    found: list[Column] = []
+    for group in groups(held.connection):
+        number = int(held.connection[group[0]])
+        if not_held_on[number] > len(group) and not_held_on[number] >= REPEATED:
+            some, rest = held.picked(group), not_held.only(not_held.connection == number)
+            if middle_half(rest.trigger_to_release) < 3 * MS:
+                earliest = percentile(rest.trigger_to_release, 25) - MS
+                found.append(pick(group, rows_where(some.trigger_to_release >= earliest)))
+    pauses = held.picked(in_order(found))
     judged.reject(pauses, Rejected.LATER_RELEASE)
     return held - pauses
 
@@ -292,11 +286,7 @@ def _set_aside_triggers_not_held(held: Candidates, judged: Judged) -> Candidates
     """
     if not total(held.trigger_not_held):
         return held
-    numbers = distinct(held.connection)
-    of_all = ranks(held.connection, numbers)
-    of_not_held = pick(of_all, rows_where(held.trigger_not_held > 0))
-    mostly = 2 * counts(of_not_held, len(numbers)) > counts(of_all, len(numbers))
-    unsure = held.among(held.connection, pick(numbers, rows_where(mostly)))
+    unsure = held.on_connections_where(lambda one: 2 * total(one.trigger_not_held) > len(one))
     judged.leave_open(unsure, Obstacle.OWN_PACE)
     return held - unsure
 

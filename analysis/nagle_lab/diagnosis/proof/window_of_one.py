@@ -21,7 +21,7 @@ def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged
     if _outlasts_growth(held, observed):
         return held  # TCP_NODELAY on some connections only, or later on: that explains the others, too
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
-    return held.picked([])
+    return held.none
 
 
 def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
