@@ -40,7 +40,6 @@ from nagle_lab.diagnosis.observed.observed import (
     round_trip_bounds,
     slack,
 )
-from nagle_lab.diagnosis.proof.late_acks import CLOCK_ERROR
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
@@ -76,6 +75,7 @@ VARIES = 3  # times its middle half: hardly anything is farther from the median 
 ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
 # Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
 SENT_ANYWAY_FAR = 0.05
+CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
 REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 

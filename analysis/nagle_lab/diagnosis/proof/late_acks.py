@@ -30,8 +30,6 @@ SOONEST_TIMER = 30 * MS
 LONGEST_TIMER = 500 * MS  # beyond the fastest reaction
 LONGEST_WAIT = LONGEST_TIMER + 50 * MS  # as captured, where the path varies
 
-CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
-
 
 def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The candidates whose ACK was late: a delayed-ACK timer, not the path, made it so. docs/proof.md, rule 1.
@@ -52,16 +50,16 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     peers = observed.program.peer_reactions
     round_trips = _round_trips_to_peers(pure, peers)
     is_far = peer_fastest >= NEAR or (len(round_trips) > 0 and percentile(round_trips, 25) >= NEAR)
-    may_vary = _vary_though_linux(pure, peer_fastest, observed.setting.resolution)
-    if not is_far and not may_vary and not _what_no_timer_delays_is_as_late(pure, observed):
+    all_is_late = _what_no_timer_delays_is_as_late(pure, observed)
+    if not is_far and not all_is_late and not _vary_though_linux(pure, observed):
         return late
-    if len(pure) and _is_made_by_the_path(pure, c.only(c.pure), observed):
+    if all_is_late or (len(pure) and _is_made_by_the_path(pure, c.only(c.pure), observed)):
         _leave_to_the_path(pure, observed, judged)
         pure = pure.none
     # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
     in_time = [ack - peer_fastest for ack in peers.ack if 0 <= ack - peer_fastest < margin]
     others = [*peers.handshake_more, *in_time]
-    if len(piggybacked) and _all_else_is_as_late(piggybacked, peer_fastest, others, enough=1):
+    if len(piggybacked) and _all_else_is_as_late(piggybacked.late_by(peer_fastest), others, enough=1):
         piggybacked = piggybacked.none
     return pure | piggybacked
 
@@ -83,7 +81,7 @@ def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged
     else:
         is_linux = 2 * total(waits >= LINUX_TIMER) > len(held)
         is_unsure = is_linux and (
-            _as_many_came_a_little_sooner(sooner, observed.early, observed.peer_fastest)
+            _as_many_came_a_little_sooner(sooner, observed.early, observed)
             or _as_much_beyond_the_timer(sooner.late_by(observed.peer_fastest), waits)
         )
     if not is_unsure:
@@ -145,25 +143,23 @@ def _round_trips_to_peers(pure: Candidates, peers: Reactions) -> Column:
 
 def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK."""
-    peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
-    if _what_no_timer_delays_is_as_late(late, observed):
-        return True
+    waits, peers = late.late_by(observed.peer_fastest), observed.program.peer_reactions
     are_few, takes_as_long = _are_the_slowest_few(late, c), _path_takes_as_long_as_a_timer(c)
     if not (are_few or takes_as_long) and _are_sent_by_a_timer(late, observed):
         return False
     if _was_path_seen_to_delay(late, c, observed):
         return True
-    if not takes_as_long and _are_alike_and_alone(late, c, peer_fastest):
+    if not takes_as_long and _are_alike_and_alone(waits, c, observed):
         return False
     is_known = len(peers.handshake) >= REPEATED
     more = peers.handshake_more if is_known else [*peers.handshake_more, *peers.data_more]
     return (
         are_few
-        or _all_else_is_as_late(late, peer_fastest, more)
-        or _follow_those_in_time(late, c, peer_fastest)
-        or _waits_differ(late, peer_fastest, peers)
-        or _every_ack_is_as_late(late, peer_fastest, peers)
-        or _as_many_came_a_little_sooner(late, c, peer_fastest)
+        or _all_else_is_as_late(waits, more)
+        or _follow_those_in_time(waits, c, observed)
+        or _waits_differ(waits, observed)
+        or _every_ack_is_as_late(waits, observed)
+        or _as_many_came_a_little_sooner(late, c, observed)
     )
 
 
@@ -194,7 +190,7 @@ def _are_sent_by_a_timer(late: Candidates, observed: Observed) -> bool:
     if len(when_sent) < REPEATED:
         return False
     in_time = sum(ns - peer_fastest < late_margin(peer_fastest) for ns in peers.ack)
-    if in_time < max(A_FEW * len(peers.ack), 1) and not _data_comes_sooner(late, peer_fastest, peers):
+    if in_time < max(A_FEW * len(peers.ack), 1) and not _data_comes_sooner(late.late_by(peer_fastest), observed):
         return False
     waits = when_sent.late_by(peer_fastest)
     are_no_sooner = total(waits >= LINUX_TIMER) > NEARLY_ALL * len(when_sent)
@@ -205,12 +201,11 @@ def _as_long_as_linux_timer(times: Column) -> int:
     return total((times >= LINUX_TIMER) & (times <= LINUX_TIMER + TIMER_SPREAD))
 
 
-def _all_else_is_as_late(late: Candidates, peer_fastest: int, more: list[int], enough: int = REPEATED) -> bool:
+def _all_else_is_as_late(waits: Column, more: list[int], enough: int = REPEATED) -> bool:
     """Whether a path that varies made ACKs late: all else of those ends came as late.
 
     ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
     """
-    waits = late.late_by(peer_fastest)
     varies = spread(waits) > TIMER_SPREAD
     if len(more) < enough:
         return varies
@@ -251,26 +246,23 @@ def _releases_are_as_late(late: Candidates, observed: Observed) -> bool:
     return as_late >= max(REPEATED, HARDLY_ANY * len(late))
 
 
-def _follow_those_in_time(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
+def _follow_those_in_time(waits: Column, c: Candidates, observed: Observed) -> bool:
     """Whether ACKs sooner than any timer of Linux fires begin where those in time end: a timer would leave a gap."""
-    margin = late_margin(peer_fastest)
-    waits = c.late_by(peer_fastest)
-    before = total((waits >= margin / 2) & (waits < margin))
-    are_enough = before >= max(REPEATED, HARDLY_ANY * len(late))
-    return are_enough and percentile(late.late_by(peer_fastest), 90) < SOONEST_TIMER
+    margin, of_all = late_margin(observed.peer_fastest), c.late_by(observed.peer_fastest)
+    before = total((of_all >= margin / 2) & (of_all < margin))
+    return before >= max(REPEATED, HARDLY_ANY * len(waits)) and percentile(waits, 90) < SOONEST_TIMER
 
 
-def _waits_differ(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
+def _waits_differ(waits: Column, observed: Observed) -> bool:
     """Whether ACKs are late by different times, some shorter than Linux's timer: a timer has one time."""
-    waits = late.late_by(peer_fastest)
     least = percentile(waits, 10)
     varies = percentile(waits, 90) - least
     has_one_time = _has_one_time(waits)
-    if varies <= TIMER_SPREAD or (has_one_time and peer_fastest < NEAR):
+    if varies <= TIMER_SPREAD or (has_one_time and observed.peer_fastest < NEAR):
         return False
-    if varies > 2 * TIMER_SPREAD and len(late) >= CONCLUSIVE and not has_one_time:
+    if varies > 2 * TIMER_SPREAD and len(waits) >= CONCLUSIVE and not has_one_time:
         return True
-    return least < LINUX_TIMER and not _data_comes_sooner(late, peer_fastest, peers)
+    return least < LINUX_TIMER and not _data_comes_sooner(waits, observed)
 
 
 def _has_one_time(waits: Column) -> bool:
@@ -286,15 +278,15 @@ def _has_one_time(waits: Column) -> bool:
     return False
 
 
-def _vary_though_linux(pure: Candidates, peer_fastest: int, resolution: int) -> bool:
+def _vary_though_linux(pure: Candidates, observed: Observed) -> bool:
     """Whether ACKs with timestamps, as Linux sends, are late by times that no timer of Linux has.
 
     Then their host sleeps, as a radio does, or is a virtual machine that waits for a processor. lwIP's and smoltcp's
-    ACKs are late by their timer's phase, but have no timestamps. Times are as exact as the ``resolution``, ns.
+    ACKs are late by their timer's phase, but have no timestamps. Times are as exact as the clock's resolution.
     """
     if len(pure) < CONCLUSIVE or 2 * total(pure.tsval_delay >= 0) <= len(pure):
         return False
-    waits = pure.late_by(peer_fastest)
+    waits, resolution = pure.late_by(observed.peer_fastest), observed.setting.resolution
     least = percentile(waits, 10)
     varies = percentile(waits, 90) - least - resolution
     if least < LINUX_TIMER - resolution:
@@ -302,18 +294,17 @@ def _vary_though_linux(pure: Candidates, peer_fastest: int, resolution: int) -> 
     return varies > 2 * TIMER_SPREAD and not _has_one_time(waits)
 
 
-def _every_ack_is_as_late(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
+def _every_ack_is_as_late(waits: Column, observed: Observed) -> bool:
     """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
 
     Not where they are as alike as those of a timer, and as late as Linux's: unless data begins to come as late.
     """
-    waits = late.late_by(peer_fastest)
-    is_alike = spread(waits) <= TIMER_SPREAD
+    peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
     if len(peers.ack) < CONCLUSIVE or percentile(peers.ack, 10) - peer_fastest < late_margin(peer_fastest):
         return False
-    if is_alike and percentile(waits, 50) >= LINUX_TIMER:
+    if spread(waits) <= TIMER_SPREAD and percentile(waits, 50) >= LINUX_TIMER:
         return _begins_as_late(peers.data, percentile(waits, 50) + peer_fastest)
-    return not _data_comes_sooner(late, peer_fastest, peers)
+    return not _data_comes_sooner(waits, observed)
 
 
 def _begins_as_late(data: list[int], round_trip: float) -> bool:
@@ -322,11 +313,11 @@ def _begins_as_late(data: list[int], round_trip: float) -> bool:
     return len(data) >= COMPARABLE and shortest <= percentile(data, 5) <= longest
 
 
-def _data_comes_sooner(late: Candidates, peer_fastest: int, peers: Reactions) -> bool:
+def _data_comes_sooner(waits: Column, observed: Observed) -> bool:
     """Whether data of those ends comes sooner than their late ACKs: then the path is not what delays these."""
-    usual = percentile(late.late_by(peer_fastest), 50)
+    usual, data = percentile(waits, 50), observed.program.peer_reactions.data
     sooner = usual - min(PATH_JITTER, usual / 2)
-    return len(peers.data) >= REPEATED and percentile(peers.data, 25) - peer_fastest < sooner
+    return len(data) >= REPEATED and percentile(data, 25) - observed.peer_fastest < sooner
 
 
 def _are_the_slowest_few(late: Candidates, c: Candidates) -> bool:
@@ -334,25 +325,24 @@ def _are_the_slowest_few(late: Candidates, c: Candidates) -> bool:
     return len(late) <= HARDLY_ANY * len(c)
 
 
-def _are_alike_and_alone(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
+def _are_alike_and_alone(waits: Column, c: Candidates, observed: Observed) -> bool:
     """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other.
 
     Of three or four, all.
     """
-    waits = late.late_by(peer_fastest)
-    if len(late) < REPEATED or len(c) - len(late) < CONCLUSIVE or percentile(waits, 50) < LINUX_TIMER:
+    if len(waits) < REPEATED or len(c) - len(waits) < CONCLUSIVE or percentile(waits, 50) < LINUX_TIMER:
         return False
-    if len(late) < COMPARABLE and not LINUX_TIMER <= lowest(waits) <= highest(waits) <= LINUX_TIMER + TIMER_SPREAD:
+    if len(waits) < COMPARABLE and not LINUX_TIMER <= lowest(waits) <= highest(waits) <= LINUX_TIMER + TIMER_SPREAD:
         return False
     if percentile(waits, 90) - percentile(waits, 25) > TIMER_SPREAD:
         return False  # a queue, or a radio that sleeps, is on and off, too
-    others = c.only(c.late_by(peer_fastest) < late_margin(peer_fastest))
-    return len(others) >= CONCLUSIVE and percentile(others.late_by(peer_fastest), 95) <= PATH_JITTER / 2
+    in_time = c.only(c.late_by(observed.peer_fastest) < late_margin(observed.peer_fastest))
+    return len(in_time) >= CONCLUSIVE and percentile(in_time.late_by(observed.peer_fastest), 95) <= PATH_JITTER / 2
 
 
-def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, peer_fastest: int) -> bool:
+def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether as many ACKs came a little sooner: a queue delays by any amount, a timer by all of its time."""
-    if percentile(late.late_by(peer_fastest), 50) >= LINUX_TIMER:
+    if percentile(late.late_by(observed.peer_fastest), 50) >= LINUX_TIMER:
         return False
     least = percentile(late.trigger_to_ack, 10)
     sooner = total((c.trigger_to_ack < least) & (c.trigger_to_ack >= least - PATH_JITTER))

@@ -261,8 +261,6 @@ def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Can
 
     They are pauses that happened to end with the ACK: their data was held for next to nothing.
     """
-    if not len(held):
-        return held
     not_held = pure - held
     not_held_on = Counter(listed(not_held.connection))
     found: list[Column] = []
