@@ -17,7 +17,6 @@ from nagle_lab.diagnosis.observed.columns import Columns, Numbers, add_all, is_a
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
-from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.spread import nearest_rank
@@ -288,8 +287,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
     names_of_what_is_decided = ("stalls", "round_trips", "rejected", "grounds", "unresolved", "holds", "relays")
 
     def proved(row, *columns) -> dict[str, Any]:
-        judged = Judged()
-        prove(Candidates(dict(zip(names, columns, strict=True)), row), program, Setting(step, disorder), judged)
+        judged = prove(Candidates(dict(zip(names, columns, strict=True)), row), program, Setting(step, disorder))
         return {name: getattr(judged, name) for name in names_of_what_is_decided}
 
     said = both(proved, numbers, *([int(value) for value in column] for column in columns.values()))

@@ -25,7 +25,7 @@ def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Jud
     The parameters are those of :func:`prove`. Where the kernel was asked whether data waited, that tells connections
     apart already.
     """
-    together = _proved(c, program, setting)
+    together = prove(c, program, setting)
     late = c.only((c.late_by(0) >= LEAST_DELAY) & (c.ack_frame > 0) & (c.pure > 0))
     if together.stall_count >= MOSTLY * len(late) or setting.kernel_answers.until:
         return together
@@ -43,13 +43,13 @@ def _judged_apart(c: Candidates, late: Candidates, program: Program, setting: Se
     was left open because of the path stays so.
     """
     alone = _judged_alone(c, late, program, setting)
-    on_those = _proved(c.among(c.connection, alone.holding), program, setting)
+    on_those = prove(c.among(c.connection, alone.holding), program, setting)
     if _seemingly_held(on_those) < CONCLUSIVE or on_those.stall_count < together.stall_count:
         return together
     held = late.among(late.connection, alone.holding)
     if _are_left_to_the_path(held, together):
         return together
-    elsewhere = _proved(c.not_among(c.connection, alone.holding), program, setting)
+    elsewhere = prove(c.not_among(c.connection, alone.holding), program, setting)
     are_others_decided = not alone.are_open and not elsewhere.unresolved and not elsewhere.stall_count
     if are_others_decided and len(alone.holding) >= A_FEW * alone.tried:
         return on_those + elsewhere
@@ -76,7 +76,7 @@ def _judged_alone(c: Candidates, late: Candidates, program: Program, setting: Se
         if not COMPARABLE <= len(group) < len(late):
             continue
         number, tried = int(late.connection[group[0]]), tried + 1
-        one = _proved(c.only(c.connection == number), program, setting)
+        one = prove(c.only(c.connection == number), program, setting)
         if _seemingly_held(one) >= COMPARABLE:
             holding.append(number)
         elif one.stall_count or one.unresolved:
@@ -100,10 +100,3 @@ def _are_at_once(late: Candidates, observed: Observed) -> bool:
     """Whether nearly all leave their host sooner after the ACK than any program that it wakes."""
     is_told = observed.is_at_sender and observed.setting.resolution <= FINE
     return is_told and percentile(late.ack_to_release, 90) <= SOONEST_WOKEN
-
-
-def _proved(c: Candidates, program: Program, setting: Setting) -> Judged:
-    judged = Judged()
-    if len(c):
-        prove(c, program, setting, judged)
-    return judged

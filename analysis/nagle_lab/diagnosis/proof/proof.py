@@ -56,16 +56,16 @@ SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held
 MOST_SWAPPED = 0.1
 
 
-def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> None:
-    """Judge the candidates of one program.
+def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
+    """What is decided of the candidates of one program: stalls, holds for a round trip, rejected and unresolved ones.
 
     Parameters
     ----------
     c : those candidates, ACKs in time and late, pure and piggybacked
     program : what the whole capture shows of it
     setting : what holds for the whole capture
-    judged : where the outcome is added: stalls, holds for a round trip, rejected and unresolved candidates
     """
+    judged = Judged()
     c = c.only(_may_be_held(c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
     without_ack = _without_early_acks(c.only(c.ack_frame == 0))  # their ACKs are not in the capture
     c = c.only(c.ack_frame > 0)
@@ -77,7 +77,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
             without_ack.only(without_ack.trigger_to_ack >= LEAST_DELAY),
             Obstacle.CAPTURE_INCOMPLETE,
         )
-        return
+        return judged
     usual = late.usual_wait
     waiting, at_least, rest = split_by_kernel(late, observed, judged)
     if len(waiting):
@@ -87,6 +87,7 @@ def prove(c: Candidates, program: Program, setting: Setting, judged: Judged) -> 
         _judge_by_timing(rest, waiting, c, without_ack, observed, judged)
     else:
         _judge_without_ack(without_ack, waiting, observed, judged, usual)
+    return judged
 
 
 def _judge_by_timing(
