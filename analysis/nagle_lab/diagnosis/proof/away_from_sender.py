@@ -43,6 +43,7 @@ from nagle_lab.diagnosis.observed.observed import (
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
+    SPAN,
     SPANS_AWAY,
     are_chance,
     are_delayed_by_the_path,
@@ -230,7 +231,7 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
     """Whether there are too few, or no more than of pauses that end at any time."""
     latest, width = expected.latest, expected.latest - expected.round_trip
-    if any(is_chance(len(prompt), pure.ack_to_release, latest, width, span) for span in SPANS_AWAY):
+    if is_chance(len(prompt), pure.ack_to_release, latest, width, SPANS_AWAY):
         return True
     return len(prompt) < REPEATED and not _is_a_posted_excerpt(pure, observed)
 
@@ -490,7 +491,7 @@ def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> C
     if 2 * len(slow) <= len(prompt) or any(ns > latest for ns in by_kernel):
         return prompt
     in_time = prompt - slow
-    if len(in_time) < COMPARABLE or is_chance(len(in_time), prompt.ack_to_release, latest, latest - soonest, 10):
+    if len(in_time) < COMPARABLE or is_chance(len(in_time), prompt.ack_to_release, latest, latest - soonest, SPAN):
         in_time = prompt.none
     judged.leave_open(prompt - in_time, Obstacle.OWN_PACE)
     return in_time

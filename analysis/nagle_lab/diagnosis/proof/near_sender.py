@@ -21,6 +21,7 @@ from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off, 
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
+    SPAN,
     comes_early_too,
     is_chance,
     is_more_than_chance,
@@ -155,7 +156,7 @@ def _released_by_kernel(
         return _held_on_the_others(pure, prompt, observed, judged)
     if middle > SOONEST_WOKEN and observed.sent_before:
         return _held_sooner_or_before(pure, prompt, observed, judged)
-    if is_chance(len(prompt), pure.ack_to_release, bound, bound, 10):
+    if is_chance(len(prompt), pure.ack_to_release, bound, bound, SPAN):
         if _follow_the_ack(pure, resolution):
             judged.leave_open(pure, Obstacle.LIKE_A_PROGRAM)
         else:

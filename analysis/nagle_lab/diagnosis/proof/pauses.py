@@ -3,6 +3,7 @@ explains, whether a clock of its own paces it, and when it left by its timestamp
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from math import sqrt
 from statistics import correlation, pstdev
 
@@ -17,8 +18,9 @@ PAUSE = 1 * MS
 
 # A program's pauses: by what share of the usual one others are longer or shorter, and how wide their middle half is.
 PAUSES_VARY, PAUSES_SPREAD = 0.2, 5 * MS
-# Times the width in which releases may stand out: so long behind it pauses show what chance does.
-SPANS_AWAY, SPANS_NEAR = (1, 2, 4), (10,)
+# Times the width in which releases may stand out: so long behind it pauses show what chance does. Where the path
+# varies, whichever of several shows the most.
+SPAN, SPANS_AWAY = (10,), (1, 2, 4)
 STANDARD_ERRORS = 3  # between what is held and what comes at its own time
 AT_ONCE = 1  # ms, by timestamps, at most: both clocks are read within a millisecond
 STEP = 1 * MS  # of both clocks
@@ -62,14 +64,13 @@ def is_more_than_chance(count: float, expected: float) -> bool:
     return count > expected + 3 * sqrt(expected)
 
 
-def is_chance(soon: int, releases: Column, bound: float, width: float, times: int) -> bool:
+def is_chance(soon: int, releases: Column, bound: float, width: float, spans: Sequence[int]) -> bool:
     """Whether ``soon`` releases within ``width`` ns up to ``bound`` ns are no more than pauses that end at any time.
 
-    How many of those to expect is counted after the bound, in a stretch of ``times`` the width.
+    How many of those to expect is counted after the bound, in a stretch of each of the ``spans`` times the width.
     """
-    beyond = bound + times * width
-    by_chance: float = total((releases > bound) & (releases <= beyond)) / times
-    return not is_more_than_chance(soon, by_chance)
+    by_chance = [total((releases > bound) & (releases <= bound + span * width)) / span for span in spans]
+    return not is_more_than_chance(soon, max(by_chance))
 
 
 def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:
@@ -79,10 +80,8 @@ def stand_out(soon: int, releases: Column, low: float, high: float) -> bool:
     """
     width = high - low
     before = total((releases >= low - width) & (releases < low))
-    if not is_more_than_chance(soon, before):
-        return False
-    spans = SPANS_NEAR if high < PAUSE else SPANS_AWAY
-    return not any(is_chance(soon, releases, high, width, span) for span in spans)
+    spans = SPAN if high < PAUSE else SPANS_AWAY
+    return is_more_than_chance(soon, before) and not is_chance(soon, releases, high, width, spans)
 
 
 def is_paced(c: Candidates, resolution: int) -> bool:
@@ -187,7 +186,7 @@ def sent_at_once(pure: Candidates) -> Candidates:
 def are_chance(at_once: Candidates, pure: Candidates) -> bool:
     """Whether no more of ``pure`` were :func:`sent_at_once` than of pauses that end at any time."""
     delays = pure.only((pure.echo == Echo.AFTER) & (pure.tsval_delay >= 0)).tsval_delay
-    return any(is_chance(len(at_once), delays, AT_ONCE, AT_ONCE + 1, span) for span in SPANS_AWAY)
+    return is_chance(len(at_once), delays, AT_ONCE, AT_ONCE + 1, SPANS_AWAY)
 
 
 def are_delayed_by_the_path(released: Candidates, base: int) -> bool:
