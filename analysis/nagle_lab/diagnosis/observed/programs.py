@@ -79,16 +79,15 @@ class Reactions:
         for samples in vars(self).values():
             samples.sort()
 
-    def keep_more(self, kind: Reaction, samples: Column) -> None:
-        """Keep how much longer they took than the fastest on their connection (n,), ns, up to MOST_SAMPLES."""
-        kept = getattr(self, f"{kind.name.lower()}_more", None)
-        if kept is not None:
-            kept += listed(samples[: MOST_SAMPLES - len(kept)])
+    def keep(self, kind: Reaction, samples: Column, more: Column) -> None:
+        """Keep reaction times (n,), ns, and how much longer they took than the fastest on their connection (n,).
 
-    def keep(self, kind: Reaction, samples: Column) -> None:
-        """Keep reaction times (n,), ns, up to MOST_SAMPLES of each kind."""
-        kept = getattr(self, kind.name.lower())
-        kept += listed(samples[: MOST_SAMPLES - len(kept)])
+        Of each kind up to MOST_SAMPLES.
+        """
+        name = kind.name.lower()
+        for kept, some in ((getattr(self, name), samples), (getattr(self, f"{name}_more", None), more)):
+            if kept is not None:
+                kept.extend(listed(some[: MOST_SAMPLES - len(kept)]))
 
 
 @dataclass
@@ -221,14 +220,14 @@ class Programs(dict[int, Program]):
         return self[key]
 
     def _add_reactions(self, rows: Columns, involved: Involved) -> None:
-        ns, side, kind = rows["ns"], rows["side"], rows["kind"]
-        reacting, other = self.keys_of(involved, side), self.keys_of(involved, 1 - side)
+        ns, side = rows["ns"], rows["side"]
         more = ns - involved.fastest_ack(side)
-        for keys, whose in ((reacting, "reactions"), (other, "peer_reactions")):
-            for key, which, samples in _grouped(keys, kind, ns):
-                getattr(self[key], whose).keep(which, samples)
-            for key, which, samples in _grouped(keys, kind, more):
-                getattr(self[key], whose).keep_more(which, samples)
+        for whose, end in (("reactions", side), ("peer_reactions", 1 - side)):
+            by_kind = self.keys_of(involved, end) * len(Reaction) + rows["kind"]
+            for group in groups(by_kind):
+                key, kind = divmod(int(by_kind[group[0]]), len(Reaction))
+                some = group[:MOST_SAMPLES]
+                getattr(self[key], whose).keep(Reaction(kind), pick(ns, some), pick(more, some))
 
     def _add_not_held(self, connections: Columns) -> None:
         server = 1 - connections["client"]
@@ -334,14 +333,6 @@ def _have_several_peers(connections: Table) -> bool:
             if any(first.setdefault(pair >> 32, pair) != pair for pair in listed(distinct(pairs))):
                 return True
     return False
-
-
-def _grouped(keys: Column, kind: Column, ns: Column) -> Iterator[tuple[int, Reaction, Column]]:
-    """Reaction times, ns, by key and kind, at most MOST_SAMPLES of each."""
-    both = keys * len(Reaction) + kind
-    for group in groups(both):
-        key, which = divmod(int(both[group[0]]), len(Reaction))
-        yield key, Reaction(which), pick(ns, group[:MOST_SAMPLES])
 
 
 def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -> Column:
