@@ -110,7 +110,6 @@ def test_functions_of_two_numbers(one, other):
     chosen = both(lambda a, b: column_tools.select(a > b, a, b * 2), one, other)
     assert chosen == [a if a > b else b * 2 for a, b in pairs]
     assert both(lambda a: column_tools.select(a > 0, a, -1), one) == [a if a > 0 else -1 for a in one]
-    assert both(column_tools.extended, one, other, one) == [*one, *other, *one]
     assert both(column_tools.among, one, other) == [n in other for n in one]
 
 

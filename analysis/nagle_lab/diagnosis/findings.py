@@ -24,7 +24,6 @@ from nagle_lab.diagnosis.observed.columns import (
     chunks,
     counts,
     distinct,
-    extended,
     highest,
     in_order,
     is_full,
@@ -190,7 +189,7 @@ class Findings:
             idle_gaps.add_totals(self.idle, idle_gaps.recategorized(these, fastest_ack, syns, client, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
-            self._keep(packed, begin, stalls)
+            self._keep(packed, stalls)
             self._count_stalls(stalls, candidates, involved)
             on_path = evidence["under_way"] if self._both_ends else peer_fastest_ack
             add_all(self.ack_timer, pick(evidence["trigger_to_ack"] - on_path, stalls))
@@ -273,17 +272,14 @@ class Findings:
         self.delayed.add(involved, 1 - side, rows)
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
 
-    def _keep(self, packed: bytes, begin: int, rows: Column) -> None:
-        """Keep these of the rows in the table from ``begin`` on, which are read already."""
-        size, last = self.stalls.layout.struct.size, len(rows) - 1
-        if rows[last] == last and self._kept == begin:  # they are where they belong
-            self._kept += len(rows)
-            return
-        if rows[last] == last:
-            self._kept = self.stalls.keep(self._kept, memoryview(packed)[: (last + 1) * size])
-            return
-        chosen_rows = b"".join(packed[row * size : (row + 1) * size] for row in map(int, rows))
-        self._kept = self.stalls.keep(self._kept, chosen_rows)
+    def _keep(self, packed: bytes, rows: Column) -> None:
+        """Keep these of the ``packed`` rows, which are read already, behind those that are kept."""
+        size = self.stalls.layout.struct.size
+        if rows[-1] == len(rows) - 1:  # all that come first
+            self._kept = self.stalls.keep(self._kept, memoryview(packed)[: len(rows) * size])
+        else:
+            chosen = b"".join(packed[row * size : (row + 1) * size] for row in map(int, rows))
+            self._kept = self.stalls.keep(self._kept, chosen)
 
     def _count_delayed_acks(self, late: Columns) -> None:
         involved, side, wait = Involved(self.connections, late["connection"]), late["side"], late["wait"]
@@ -325,16 +321,13 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
     connection, exchange = (stalled // span), (stalled % span)
     before = involved.column("last_stalled")
     new = rows_where(exchange != pick(before, connection))  # not in the chunk before
-    if not len(new):
-        return
     connection, exchange = pick(connection, new), pick(exchange, new)
     _increase(involved, "stalled_exchanges", connection)
-    begins = rows_where(connection != extended([-1], connection[:-1], []))
-    ends = rows_where(connection != extended([], connection[1:], [-1]))
-    involved.fill_in("last_stalled", replaced(before, pick(connection, ends), pick(exchange, ends)))
+    # They are in order, and of several of one connection the last one written stays.
     first = involved.column("first_stalled")
-    lowest_of = replaced(first, pick(connection, begins), pick(exchange, begins))
-    involved.fill_in("first_stalled", select(first < 0, lowest_of, first))
+    earliest = replaced(first, connection[::-1], exchange[::-1])
+    involved.fill_in("first_stalled", select(first < 0, earliest, first))
+    involved.fill_in("last_stalled", replaced(before, connection, exchange))
     open_ones, server_first = (pick(involved.column(name), connection) for name in ("open_exchange", "server_first"))
     unanswered = rows_where(_is_unanswered(exchange, open_ones, server_first))
     connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)

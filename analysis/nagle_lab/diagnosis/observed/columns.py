@@ -258,8 +258,10 @@ def sums(numbers: Column, weights: Column, below: int) -> Column:
         summed = np.zeros(below, np.int64)
         np.add.at(summed, numbers, weights)
         return summed
-    tallied = tally(numbers, weights)
-    return Numbers(tallied.get(number, (0, 0))[1] for number in range(below))
+    summed = Numbers([0] * below)
+    for number, weight in zip(numbers, weights, strict=True):
+        summed[number] += weight
+    return summed
 
 
 def least(numbers: Column, values: Column, below: int) -> Column:
@@ -269,10 +271,10 @@ def least(numbers: Column, values: Column, below: int) -> Column:
         found = np.full(below, MOST)
         np.minimum.at(found, numbers, values)
         return found
-    known: dict[int, int] = {}
+    found = Numbers([MOST] * below)
     for number, value in zip(numbers, values, strict=True):
-        known[number] = min(known.get(number, MOST), value)
-    return Numbers(known.get(number, MOST) for number in range(below))
+        found[number] = min(found[number], value)
+    return found
 
 
 def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
@@ -288,16 +290,8 @@ def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
     return counted
 
 
-def extended(before: Column, column: Column, after: Column) -> Column:
-    """The column with ``before`` and ``after`` attached."""
-    if is_array(column):
-        np = numpy()
-        return np.concatenate([np.asarray(before, np.int64), column, np.asarray(after, np.int64)])
-    return Numbers([*before, *column, *after])
-
-
 def replaced(column: Column, rows: Column, values: Column) -> Column:
-    """A copy of the column with ``values`` in ``rows``."""
+    """A copy of the column with ``values`` in ``rows``; the last one in a row that comes several times."""
     copy = column.copy() if is_array(column) else Numbers(column)
     if is_array(copy):
         copy[rows] = values
