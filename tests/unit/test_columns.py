@@ -315,9 +315,11 @@ def test_the_causes_of_random_gaps(rows):
     )
 
     def caused() -> idle_gaps.CauseTotals:
-        gaps = Columns(layout, packed)
-        ends = [Numbers(row[at] for row in rows) for at in (5, 6, 7)]
-        return idle_gaps.totals_by_cause(gaps, *(map(array, ends) if is_array(gaps["gap"]) else ends))
+        table = Columns(layout, packed)
+        gaps = {name: table[name] for name in ("connection", *idle_gaps.COLUMNS)}
+        for at, name in enumerate(("fastest_ack", "syns", "client"), 5):
+            gaps[name] = column_tools.as_column([row[at] for row in rows])
+        return idle_gaps.totals_by_cause(gaps)
 
     said = in_both(caused)
     assert sum(count for count, _ in said.values()) == len(rows)
@@ -327,16 +329,11 @@ def test_the_causes_of_random_gaps(rows):
 @given(st.lists(GAP.filter(lambda row: row[0] != 200 * MS or row[2] != EndedBy.ANSWER), min_size=1, max_size=30))
 def test_what_a_cause_explains_is_taken_from_another(rows):
     """All of it: nothing is left, and nothing becomes less than nothing."""
-    cause, names = idle_gaps.Cause.NAGLE_DELAYED_ACK, ("gap", "side", "ended_by", "small", "reply", "connection")
-    columns = [*(Numbers(row[at] for row in rows) for at in range(5)), Numbers([0] * len(rows))]
-    ends = [Numbers(row[at] for row in rows) for at in (5, 6, 7)]
-    gaps = dict(zip(names, columns, strict=True))
-    totals = idle_gaps.totals_by_cause(gaps, *ends)
-    more = both(
-        lambda *given: idle_gaps.recategorized(dict(zip(names, given[:6], strict=True)), *given[6:], cause),
-        *columns,
-        *ends,
-    )
+    cause = idle_gaps.Cause.NAGLE_DELAYED_ACK
+    names = ("gap", "side", "ended_by", "small", "reply", "fastest_ack", "syns", "client", "connection")
+    columns = [*(Numbers(row[at] for row in rows) for at in range(8)), Numbers([0] * len(rows))]
+    totals = idle_gaps.totals_by_cause(dict(zip(names, columns, strict=True)))
+    more = both(lambda *given: idle_gaps.recategorized(dict(zip(names, given, strict=True)), cause), *columns)
     idle_gaps.add_totals(totals, {name: tuple(change) for name, change in more.items()})
     assert totals.pop(cause) == (len(rows), sum(row[0] for row in rows))
     assert set(totals.values()) <= {(0, 0)}

@@ -5,7 +5,7 @@ it waits for acknowledgements at all. Every step takes a chunk of rows, so memor
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -157,16 +157,14 @@ class Findings:
         self.stalls.cut(self._kept)
 
     def _count_idle(self, gaps: Columns) -> None:
-        judged: Columns | Mapping[str, Column] = gaps
+        judged = {name: gaps[name] for name in ("connection", *idle_gaps.COLUMNS)}
         if self.unwanted.connections:
             rows = rows_where(Involved(self.connections, gaps["connection"]).rows("left_out") == 0)
             if not len(rows):
                 return
-            judged = {name: pick(gaps[name], rows) for name in idle_gaps.COLUMNS}
+            judged = {name: pick(column, rows) for name, column in judged.items()}
         involved = Involved(self.connections, judged["connection"])
-        fastest_ack = involved.fastest_ack(judged["side"])
-        syns, client = involved.rows("syns"), involved.rows("client")
-        idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(judged, fastest_ack, syns, client))
+        idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(judged, involved)))
 
     def _prove(self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting) -> None:
         involved = Involved(self.connections, candidates["connection"])
@@ -174,24 +172,21 @@ class Findings:
         judged = self._judge(evidence, of_evidence, begin, programs, setting)
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
-        peer = 1 - candidates["side"]
-        peer_fastest_ack = involved.fastest_ack(peer)
         of_gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
-        gaps = of_gaps | {"gap": candidates["gap"], "side": peer}
+        ended = of_gaps | {"gap": candidates["gap"], "side": 1 - candidates["side"]}  # by the ACKs
+        gaps = _with_their_ends(ended, involved)
         for rows, cause in (
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
         ):
-            long = pick(rows, rows_where(pick(candidates["gap"], rows) >= IDLE))
+            long = pick(rows, rows_where(pick(gaps["gap"], rows) >= IDLE))
             these = {name: pick(column, long) for name, column in gaps.items()}
-            fastest_ack = pick(peer_fastest_ack, long)
-            syns, client = (pick(involved.rows(name), long) for name in ("syns", "client"))
-            idle_gaps.add_totals(self.idle, idle_gaps.recategorized(these, fastest_ack, syns, client, cause))
+            idle_gaps.add_totals(self.idle, idle_gaps.recategorized(these, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
             self._keep(packed, stalls)
             self._count_stalls(stalls, candidates, involved)
-            on_path = evidence["under_way"] if self._both_ends else peer_fastest_ack
+            on_path = evidence["under_way"] if self._both_ends else gaps["fastest_ack"]
             add_all(self.ack_timer, pick(evidence["trigger_to_ack"] - on_path, stalls))
 
     def _evidence(self, candidates: Columns, involved: Involved, begin: int) -> tuple[Columns, Involved]:
@@ -290,6 +285,12 @@ class Findings:
             for which in (0, 1):
                 rows = rows_where(kept & (side == which))
                 _increase(involved, (name, which), pick(involved.of, rows))
+
+
+def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, Column]:
+    """These idle gaps with what their causes follow from besides: see ``Gaps``."""
+    fastest_ack = involved.fastest_ack(gaps["side"])
+    return gaps | {"fastest_ack": fastest_ack, "syns": involved.rows("syns"), "client": involved.rows("client")}
 
 
 def _is_on_loopback(connections: Table, number: int) -> bool:

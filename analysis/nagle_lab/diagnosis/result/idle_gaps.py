@@ -10,7 +10,6 @@ from enum import IntEnum, StrEnum
 
 from nagle_lab.diagnosis.observed.columns import (
     Column,
-    Columns,
     counts,
     distinct,
     pick,
@@ -67,6 +66,14 @@ CAUSES = {
 
 CauseTotals = dict[Cause, tuple[int, int]]  # count and ns
 
+Gaps = Mapping[str, Column]
+"""Columns (n,) of idle gaps: COLUMNS, and of each gap
+
+    fastest_ack  the fastest ACK of the side that ended it, ns
+    syns         whether the handshake of its connection is in the capture
+    client       the side, 0 or 1, that is the client of its connection
+"""
+
 
 def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_client: int) -> Cause:
     """The cause of an idle gap.
@@ -100,7 +107,7 @@ _BY_THEMSELVES = {
     EndedBy.OTHER: Cause.UNKNOWN,
 }
 ALL_CORKED = 2
-COLUMNS = ("connection", "side", "gap", "ended_by", "small", "reply")  # of idle_gap: what a cause follows from
+COLUMNS = ("side", "gap", "ended_by", "small", "reply")  # of idle_gap: what a cause follows from
 
 
 class GapLength(IntEnum):
@@ -134,22 +141,20 @@ def _arguments(number: int) -> Iterator[int]:
     return iter((number, *reversed(others)))
 
 
-def _numbers(
-    gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, all_corked: Column
-) -> Column:
+def _numbers(gaps: Gaps, all_corked: Column) -> Column:
     """The arguments of :func:`cause_of` for each gap, as one number."""
-    gap = gaps["gap"]
+    gap, fastest_ack = gaps["gap"], gaps["fastest_ack"]
     longer = gap - fastest_ack
     slow = (longer >= DELAYED) * 1 + (longer >= LONGEST_TIMER)
-    by_ack = (gaps["ended_by"] == EndedBy.ACKNOWLEDGEMENT) & (fastest_ack >= LINUX_TIMER) & (syns == 0)
+    by_ack = (gaps["ended_by"] == EndedBy.ACKNOWLEDGEMENT) & (fastest_ack >= LINUX_TIMER) & (gaps["syns"] == 0)
     slow = select(by_ack & (slow == GapLength.QUICK), int(GapLength.NOT_TOLD), slow)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (gaps["small"] > 0)
     corked = select(all_corked, ALL_CORKED, corked * 1)
-    is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == client) * 1
+    is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == gaps["client"]) * 1
     return _in_one_number(gaps["ended_by"], slow, is_far, gaps["reply"], corked, by_client)
 
 
-def _all_corked(gaps: Columns | Mapping[str, Column]) -> Column:
+def _all_corked(gaps: Gaps) -> Column:
     """Which gaps a small answer ended as late as TCP_CORK's timer, as all late answers of that end there."""
     connections = distinct(gaps["connection"])
     of = ranks(gaps["connection"], connections)
@@ -164,29 +169,18 @@ def _all_corked(gaps: Columns | Mapping[str, Column]) -> Column:
     return timed & (later >= CORKED_OFTEN) & (as_late == late) & (2 * later > late)
 
 
-def totals_by_cause(
-    gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column
-) -> CauseTotals:
+def totals_by_cause(gaps: Gaps) -> CauseTotals:
     """How many idle gaps have each cause, and for how many ns in all.
 
     Those that a stall or a hold for a round trip explains are counted as something else until :func:`recategorized`.
-
-    Parameters
-    ----------
-    gaps : COLUMNS of ``idle_gap`` (tcp/engine.h), each (n,)
-    fastest_ack : the fastest ACK of the side that ended each, ns, (n,)
-    syns : whether the handshake of its connection is in the capture, (n,)
-    client : the side, 0 or 1, that is the client of its connection, (n,)
+    Besides what is in ``Gaps`` it takes their ``connection``.
     """
-    return _by_cause(gaps, fastest_ack, syns, client, _all_corked(gaps))
+    return _by_cause(gaps, _all_corked(gaps))
 
 
-def _by_cause(
-    gaps: Columns | Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, all_corked: Column
-) -> CauseTotals:
+def _by_cause(gaps: Gaps, all_corked: Column) -> CauseTotals:
     totals: CauseTotals = {}
-    numbers = _numbers(gaps, fastest_ack, syns, client, all_corked)
-    for number, (count, ns) in tally(numbers, gaps["gap"]).items():
+    for number, (count, ns) in tally(_numbers(gaps, all_corked), gaps["gap"]).items():
         add_totals(totals, {cause_of(*_arguments(int(number))): (count, ns)})
     return totals
 
@@ -198,15 +192,13 @@ def add_totals(totals: CauseTotals, more: CauseTotals) -> None:
         totals[cause] = (before[0] + count, before[1] + ns)
 
 
-def recategorized(
-    gaps: Mapping[str, Column], fastest_ack: Column, syns: Column, client: Column, cause: Cause
-) -> CauseTotals:
+def recategorized(gaps: Gaps, cause: Cause) -> CauseTotals:
     """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
 
-    The arguments are as for :func:`totals_by_cause`; none of these gaps is taken to be one of TCP_CORK's.
+    None of these gaps is taken to be one of TCP_CORK's.
     """
     gap = gaps["gap"]
     totals: CauseTotals = {cause: (len(gap), total(gap))}
-    before = _by_cause(gaps, fastest_ack, syns, client, gap < 0)
+    before = _by_cause(gaps, gap < 0)
     add_totals(totals, {other: (-count, -ns) for other, (count, ns) in before.items()})
     return totals
