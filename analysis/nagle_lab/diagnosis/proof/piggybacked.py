@@ -101,7 +101,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
     elif merged:  # or a program answers as much in one write as it does in two at other times
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
-    elif is_kernel and _is_no_mere_answer(middle, prompt, c, observed):
+    elif is_kernel and _has_second_sign(middle, prompt, c, observed):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif is_kernel and len(held) >= REPEATED and observed.nearer_end == "sender":
         if len(alike := _of_the_same_lengths(prompt, held)):
@@ -121,7 +121,7 @@ def _were_merged(prompt: Candidates, observed: Observed) -> bool:
     """Whether writes were merged while they waited, nearly all of them, or those of an end that writes by a clock."""
     if _are_nearly_all_merged(prompt, observed) and _ever_released_early(observed):
         return True
-    return _are_by_a_clock(_merged_writes(prompt, observed), prompt, observed)
+    return _are_by_a_clock(prompt, observed)
 
 
 def _are_nearly_all_merged(prompt: Candidates, observed: Observed) -> bool:
@@ -138,8 +138,8 @@ def _of_the_same_lengths(prompt: Candidates, held: Candidates) -> Candidates:
     return prompt.picked([row for row, both in enumerate(of_prompt) if both in lengths])
 
 
-def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
-    """The second sign, where a kernel sent ``prompt``, ``middle`` ns after the peer's data."""
+def _has_second_sign(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+    """Whether what a kernel sent, ``middle`` ns after the peer's data, is no mere answer to that."""
     return (
         _speaks_unasked(prompt, c, observed)
         or _early_acks_release(prompt, observed)
@@ -149,8 +149,9 @@ def _is_no_mere_answer(middle: float, prompt: Candidates, c: Candidates, observe
 
 def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether a kernel may have sent ``prompt``, though its times do not prove it."""
-    are_most = CONCLUSIVE <= len(prompt) > len(c) / 2  # a few of many on a busy machine are as quick by chance
-    if are_most and (_answers_like_a_kernel(middle, observed) or _is_too_soon(middle, observed)):
+    # Where no SYN shows how fast that end's kernel is, what comes sooner than from a woken program.
+    latest = _slowest_like_syns(observed) if observed.program.reactions.handshake else HELD
+    if CONCLUSIVE <= len(prompt) > len(c) / 2 and middle <= latest:  # a few of many may be as quick by chance
         return True
     return middle <= AT_PEER and (_are_nearly_all_merged(prompt, observed) or _are_two_talkers(prompt, observed))
 
@@ -168,13 +169,12 @@ def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     if 2 * len(prompt) <= len(piggybacked):
         _leave_open_by_jitter(piggybacked, observed, judged)
         return
-    merged = _merged_writes(prompt, observed)
     both_speak = _both_speak_unasked(prompt, c, observed)
     if both_speak and (
         len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _early_acks_release(prompt, observed))
     ):
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
-    elif _are_by_a_clock(merged, prompt, observed):
+    elif _are_by_a_clock(prompt, observed):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
     elif _may_have_waited(prompt, c, observed, low, high):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
@@ -229,7 +229,7 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
         answers, theirs = (below_near(end.handshake) for end in ends)
         if not answers or not theirs or percentile(theirs, 50) <= 2 * percentile(answers, 50):
             return False
-    return _answers_like_a_kernel(middle, observed) and (middle <= HELD or _are_alike(prompt, middle))
+    return middle <= _slowest_like_syns(observed) and (middle <= HELD or _are_alike(prompt, middle))
 
 
 def _are_alike(prompt: Candidates, middle: float) -> bool:
@@ -237,20 +237,10 @@ def _are_alike(prompt: Candidates, middle: float) -> bool:
     return percentile(prompt.ack_to_release, 90) <= ALIKE * middle
 
 
-def _answers_like_a_kernel(middle: float, observed: Observed) -> bool:
-    """Whether releases came as soon as that end answers SYNs; at the peer the path hides some of the difference."""
-    return middle <= _slowest_like_syns(observed)
-
-
 def _slowest_like_syns(observed: Observed) -> float:
     """How long a kernel takes, ns, that answers SYNs as that end does, at most; 0 where no SYN shows it."""
     answers = below_near(observed.program.reactions.handshake)
     return min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
-
-
-def _is_too_soon(middle: float, observed: Observed) -> bool:
-    """Whether ``middle``, ns, is sooner than a woken program's, where no SYN shows how fast that end's kernel is."""
-    return not observed.program.reactions.handshake and middle <= HELD
 
 
 def _is_surely_kernel(middle: float, observed: Observed) -> bool:
@@ -277,15 +267,15 @@ def _early_acks_release(c: Candidates, observed: Observed) -> bool:
     return prompt >= REPEATED and _times_not_held(c, observed) <= HARDLY_ANY * prompt
 
 
-def _are_by_a_clock(merged: Candidates, prompt: Candidates, observed: Observed) -> bool:
+def _are_by_a_clock(prompt: Candidates, observed: Observed) -> bool:
     """Whether writes at a constant rate were merged: the longer they waited, the more was sent at once.
 
     Answers of two sizes in turn keep to such a rate, too; but an end that answers everything never lets its ACK timer
     fire, so this asks for some pure ACKs of its own that came late.
     """
-    fastest = observed.sender_fastest
-    unanswered = sum(ack - fastest >= PATH_JITTER for ack in observed.program.reactions.ack)
-    if len(merged) < max(SOME_OF * len(prompt), CONCLUSIVE) or unanswered < REPEATED:
+    unanswered = sum(ack - observed.sender_fastest >= PATH_JITTER for ack in observed.program.reactions.ack)
+    merged = len(_merged_writes(prompt, observed))
+    if merged < max(SOME_OF * len(prompt), CONCLUSIVE) or unanswered < REPEATED:
         return False
     strays = []
     connections, sizes, times = prompt.connection, prompt.released_bytes, prompt.trigger_to_release
