@@ -269,7 +269,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "ack_delayed": [ns * MS if number % 4 else -1 for number, ns in zip(numbers, tsval_delay, strict=True)],
         "ack_sent_after": [ns // 2 if number % 3 else -1 for number, ns in zip(numbers, wait, strict=True)],
         "ahead": [number % 4 - 2 for number in numbers],
-        "peer_own_accord": [number % 6 for number in connection],
+        "peer_unasked": [number % 6 for number in connection],
         "not_held": [number % 4 // 3 for number in connection],
         "first_not_held": [number % 4 // 3 * 8 for number in connection],
         "beside_unacked": [number % 4 // 3 * 5 for number in connection],

@@ -48,7 +48,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             summary.stalls,
             quality.damage,
             set_back=capture.set_back,
-            one_way=_one_way(totals.connections, findings.sums.both_ways),
+            one_way=1 - findings.sums.both_ways / totals.connections if totals.connections else 0.0,
             astray_share=findings.astray.share,
             swapped_without_timestamps=findings.astray.swapped_without_timestamps,
             unresolved=findings.obstacles,
@@ -74,11 +74,6 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
         stalls=StallRows(findings),
         exchanges=None if exchanges is None else ExchangeRows(findings, exchanges, totals.first_ts or 0),
     )
-
-
-def _one_way(connections: int, both_ways: int) -> float:
-    """The share of the connections that are seen in one direction only."""
-    return 1 - both_ways / connections if connections else 0.0
 
 
 def _damage(capture: CaptureSoFar) -> list[str]:

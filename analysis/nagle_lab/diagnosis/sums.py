@@ -43,21 +43,17 @@ class Sums:
                 self.whole[name] += total(rows[name] * (1 - rows["left_out"]))
             both_ways = (rows["packets", 0] > 0) & (rows["packets", 1] > 0)
             self.both_ways += total(both_ways)
-            for side in (0, 1):
-                self.not_held += total(_counted(rows["not_held", side], both_ways, rows["left_out"]))
+            counted = both_ways * (1 - rows["left_out"])
+            self.not_held += sum(total(rows["not_held", side] * counted) for side in (0, 1))
             for name in sided:
-                for role, column in zip(ROLES, by_client(rows, name, client), strict=True):
+                for role, column in zip(ROLES, _by_client(rows, name, client), strict=True):
                     self.by_role[name][role] += total(column)
-            for role, fastest_ack in zip(ROLES, by_client(rows, "fastest_ack", client), strict=True):
+            for role, fastest_ack in zip(ROLES, _by_client(rows, "fastest_ack", client), strict=True):
                 seen = rows_where((rows["syns"] > 0) & (fastest_ack > 0))
                 add_all(self.round_trip[role], pick(fastest_ack, seen))
 
 
-def _counted(number: Column, is_counted: Column, left_out: Column) -> Column:
-    return number * is_counted * (1 - left_out)
-
-
-def by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]:
+def _by_client(rows: Columns, name: str, client: Column) -> tuple[Column, Column]:
     """What a column says of the clients (n,), and of the servers."""
     zero, one = rows[name, 0], rows[name, 1]
     of_clients = select(client, one, zero)

@@ -63,7 +63,7 @@ class Candidates:
         known
     ack_sent_after : how long after the trigger an ACK was sent that the capture lacks, by its timestamp, ns; -1 not
         known
-    peer_own_accord : how often on that connection the peer sent data unasked: NOT_RELEASED_AFTER or more after all of
+    peer_unasked : how often on that connection the peer sent data unasked: NOT_RELEASED_AFTER or more after all of
         its own was acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
     first_not_held : the frame of the first of these; 0 none
@@ -179,7 +179,7 @@ class _Joined(dict[str, Column]):
             ),
             "ack_delayed": lambda: _ack_delayed(rows, involved, side),
             "ack_sent_after": lambda: _ack_sent_after(rows, involved, side),
-            "peer_own_accord": lambda: _times_spoke(rows, involved, peer),
+            "peer_unasked": lambda: _times_unasked(rows, involved, peer),
             "not_held": lambda: involved.of_side("not_held", side),
             "first_not_held": lambda: involved.of_side("first_not_held", side),
             "beside_unacked": lambda: involved.of_side("beside_unacked", side),
@@ -267,14 +267,14 @@ def _arrives_every(arrival: Column, involved: Involved) -> Column:
     return as_column([every[int(number)] for number in arrival])
 
 
-def times_peer_spoke(c: Candidates) -> int:
-    """How often the peers sent data unasked, on the connections of these candidates: ``peer_own_accord``, summed."""
-    connections, count = c.connection, c.peer_own_accord
+def times_peer_sent_unasked(c: Candidates) -> int:
+    """How often the peers sent data unasked, on the connections of these candidates: ``peer_unasked``, summed."""
+    connections, count = c.connection, c.peer_unasked
     return sum(int(count[int(group[0])]) for group in groups(connections))
 
 
-def _times_spoke(rows: Columns, involved: Involved, sides: Column) -> Column:
-    """How often these sides (n,) sent data unasked on the connection of each row: see ``peer_own_accord``."""
+def _times_unasked(rows: Columns, involved: Involved, sides: Column) -> Column:
+    """How often these sides (n,) sent data unasked on the connection of each row: see ``peer_unasked``."""
     own = involved.fastest_ack(rows["side"])
     late = rows["ack_to_release"] - own >= NOT_RELEASED_AFTER
     keys = 2 * involved.of + rows["side"]

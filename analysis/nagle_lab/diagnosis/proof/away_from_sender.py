@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_spoke
+from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_sent_unasked
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     among,
@@ -203,7 +203,7 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
     base = _round_trip(pure, observed, answers)
     if base is None:
         return None
-    if _both_speak(pure, observed):  # at their own times: only what came soon tells how the path varies
+    if _both_send_unasked(pure, observed):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)
     compared = _soon_enough(pure, base)
@@ -516,10 +516,10 @@ def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int
     return min([base, *map(int, after.ack_to_release[:MOST_LOOKED_AT])])
 
 
-def _both_speak(pure: Candidates, observed: Observed) -> bool:
+def _both_send_unasked(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, three times or more: long after all was acknowledged, with nothing received."""
     by_itself = total(observed.early.ack_to_release - observed.sender_fastest >= NOT_RELEASED_AFTER)
-    return by_itself >= REPEATED and times_peer_spoke(pure) >= REPEATED
+    return by_itself >= REPEATED and times_peer_sent_unasked(pure) >= REPEATED
 
 
 def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:

@@ -34,7 +34,6 @@ from nagle_lab.diagnosis.proof.release_times import (
     FINE,
     HELD,
     HELD_ALIKE,
-    INTERRUPTED,
     SOONEST_WOKEN,
     queued_releases,
     slowest_release,
@@ -42,6 +41,7 @@ from nagle_lab.diagnosis.proof.release_times import (
 )
 from nagle_lab.tcp.events import MS, US, Echo
 
+INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
 # Where the median release is a kernel's, so are others that take up to SPREAD medians, or SPREAD_NS.
@@ -110,8 +110,7 @@ def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidat
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
     judged.reject(pure, Rejected.RELAYED)
-    for connection, other in zip(behind_arrivals.connection, behind_arrivals.arrival, strict=True):
-        judged.relays[int(connection), int(other)] += 1
+    judged.relays += Counter(zip(listed(behind_arrivals.connection), listed(behind_arrivals.arrival), strict=True))
 
 
 def _expected(behind: Candidates) -> float:

@@ -136,15 +136,15 @@ class Judged:
         """Count these as stalls that ``ground`` proves."""
         self.accepted.append(Accepted(held.row, ground, hold))
 
-    def resolve_as_relayed(self, rows: Column, sources: Counter[tuple[int, int]]) -> None:
+    def resolve_as_relayed(self, rows: Column, passed: dict[int, tuple[int, int]]) -> None:
         """Count all stalls of a program, or unresolved ones, as rejected: their data came from other connections.
 
-        ``rows`` is a column of these; ``sources`` is how often, by connection and the one that brought its data.
+        ``rows`` is a column of these. ``passed``: of some, by row, the connection and the one that brought its data.
         """
         self.accepted = [one for one in self.accepted if one.rows is not rows]
         self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
         self.rejected.append((Rejected.RELAYED, rows))
-        self.relays += sources
+        self.relays += Counter(passed.values())
 
     def take_back_some(self, one: Accepted, passed: dict[int, tuple[int, int]]) -> None:
         """Count as relayed only the stalls in ``passed``, by row: its connection and what brought its data."""

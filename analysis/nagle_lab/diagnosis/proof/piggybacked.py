@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
 from statistics import correlation, pstdev
 
-from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_spoke
+from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_sent_unasked
 from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, median, percentile, pick, total
 from nagle_lab.diagnosis.observed.enough import (
     COMPARABLE,
@@ -141,7 +141,7 @@ def _of_the_same_lengths(prompt: Candidates, held: Candidates) -> Candidates:
 def _has_second_sign(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether what a kernel sent, ``middle`` ns after the peer's data, is no mere answer to that."""
     return (
-        _speaks_unasked(prompt, c, observed)
+        _sends_unasked(prompt, c, observed)
         or _early_acks_release(prompt, observed)
         or (_is_surely_kernel(middle, observed) and _is_no_answer(prompt, observed))
     )
@@ -156,8 +156,8 @@ def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed
     return middle <= AT_PEER and (_are_nearly_all_merged(prompt, observed) or _are_two_talkers(prompt, observed))
 
 
-def _speaks_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
-    return len(_of_own_accord(c, observed, prompt)) >= REPEATED
+def _sends_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+    return len(_sent_unasked(c, observed, prompt)) >= REPEATED
 
 
 def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
@@ -169,7 +169,7 @@ def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     if 2 * len(prompt) <= len(piggybacked):
         _leave_open_by_jitter(piggybacked, observed, judged)
         return
-    both_speak = _both_speak_unasked(prompt, c, observed)
+    both_speak = _both_send_unasked(prompt, c, observed)
     if both_speak and (
         len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _early_acks_release(prompt, observed))
     ):
@@ -192,15 +192,15 @@ def _leave_open_by_jitter(piggybacked: Candidates, observed: Observed, judged: J
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
-def _both_speak_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
+def _both_send_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, on the connections of these candidates."""
-    return _speaks_unasked(prompt, c, observed) and times_peer_spoke(prompt) >= REPEATED
+    return _sends_unasked(prompt, c, observed) and times_peer_sent_unasked(prompt) >= REPEATED
 
 
 def _may_have_waited(prompt: Candidates, c: Candidates, observed: Observed, low: float, high: float) -> bool:
     """Whether something tells that what followed the peer's data, ``low`` to ``high`` ns later, is no mere answer."""
     return (
-        (_both_speak_unasked(prompt, c, observed) and _never_beside(prompt, c, observed))
+        (_both_send_unasked(prompt, c, observed) and _never_beside(prompt, c, observed))
         or _are_two_talkers(prompt, observed)
         or _are_nearly_all_merged(prompt, observed)
         or _is_peer_by_a_clock(prompt)
@@ -324,7 +324,7 @@ def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
     if not _speaks_between(observed):
         return False
     beside = sum(observed.program.peers_went_on[int(connection)] for connection in distinct(c.connection))
-    return times_peer_spoke(c) + beside >= COMPARABLE
+    return times_peer_sent_unasked(c) + beside >= COMPARABLE
 
 
 def _ranked(numbers: list[int]) -> list[float]:
@@ -385,7 +385,7 @@ def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> 
     return len(no_new_ack) >= COMPARABLE and crossed >= REPEATED and quick <= APART * len(no_new_ack)
 
 
-def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -> Candidates:
+def _sent_unasked(c: Candidates, observed: Observed, piggybacked: Candidates) -> Candidates:
     """What the program sent unasked: long after all of its data was acknowledged, with nothing received since.
 
     Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
@@ -396,7 +396,7 @@ def _of_own_accord(c: Candidates, observed: Observed, piggybacked: Candidates) -
 
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
-    unasked = _of_own_accord(c, observed, prompt)
+    unasked = _sent_unasked(c, observed, prompt)
     expected = len(unasked) * total(prompt.trigger_to_ack) / max(total(unasked.ack_to_release), 1)
     is_expected = len(unasked) >= REPEATED and expected >= EXPECTED
     return is_expected and _times_not_held(prompt, observed) <= HARDLY_ANY * expected

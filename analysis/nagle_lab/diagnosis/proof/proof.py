@@ -63,7 +63,7 @@ def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
     ----------
     c : those candidates, ACKs in time and late, pure and piggybacked
     program : what the whole capture shows of it
-    setting : what holds for the whole capture
+    setting : what holds for all that are judged with them: see ``Setting``
     """
     judged = Judged()
     c = c.only(_may_be_held(c.trigger_bytes, c.released_bytes, c.full, c.full_waits))

@@ -6,7 +6,6 @@ that is before the ACK or after it. docs/proof.md, rule 6.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -47,7 +46,7 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
     for one in tuple(judged.accepted):
         passed = brought.passed_on(one.rows, MOST_LOOKED_AT)
         if len(passed) > MOSTLY * min(len(one.rows), MOST_LOOKED_AT):
-            judged.resolve_as_relayed(one.rows, Counter(passed.values()))
+            judged.resolve_as_relayed(one.rows, passed)
         elif len(passed) >= REPEATED:
             passed = brought.passed_on(one.rows, len(one.rows))
             if REPEATED <= len(passed) < len(one.rows) and _are_later(passed, one.rows, candidates["ack_to_release"]):
@@ -55,7 +54,7 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
     for rows in open_ones:
         passed = brought.passed_on(rows, MOST_LOOKED_AT)
         if len(passed) > MOSTLY * min(len(rows), MOST_LOOKED_AT):
-            judged.resolve_as_relayed(rows, Counter(passed.values()))
+            judged.resolve_as_relayed(rows, passed)
 
 
 def _are_later(passed: Collection[int], rows: Column, ack_to_release: Column) -> bool:

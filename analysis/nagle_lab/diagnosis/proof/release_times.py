@@ -45,7 +45,6 @@ SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK
 ONE_BEHIND_THE_OTHER = 0.35
 IN_ORDER = 0.9  # of them, in the order in which their ACKs came
 QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
-INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
 
 
