@@ -1,7 +1,7 @@
 """Candidates of one program, by column: its rows, and what is known of the connections they belong to."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 
 from nagle_lab.diagnosis.observed.columns import (
     Column,
@@ -15,7 +15,6 @@ from nagle_lab.diagnosis.observed.columns import (
     in_order,
     least,
     maximum,
-    only_in,
     percentile,
     pick,
     replaced,
@@ -30,8 +29,10 @@ from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
 
 TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known
-CLOCK_SET = 8  # ms: what both ends' segments are late by the capture's clock was set back by later
+CLOCK_SET = 8  # ms: where segments of both ends are late by as much as each other, the capture's clock was set
 CLOCKS_KEEP_STEP = 100_000 * MS  # that of an end and that of the capture: so long they part by a few ms at most
+
+OfHosts = tuple[tuple[int, bool], tuple[int, bool]]  # what is known of each side's host: see KnownPaths.of
 
 NOT_RELEASED_AFTER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
 
@@ -47,9 +48,9 @@ class Candidates:
     trigger_to_ack : time between them
     ack_to_release : from the ACK to the data that followed, which it may have released
     at : time of that data
-    connection, exchange, since_host_busy, arrival, since_data, since_full, ahead, under_way, trigger_bytes,
-        released_bytes, beyond_full, trigger_frame, ack_frame, release_frame, pure, echo, announced,
-        trigger_not_held : see ``candidate`` in tcp/engine.h
+    connection, since_host_busy, arrival, since_data, since_full, ahead, under_way, trigger_bytes, released_bytes,
+        beyond_full, trigger_frame, ack_frame, release_frame, pure, echo, announced, trigger_not_held : see
+        ``candidate`` in tcp/engine.h
     peer_program : the number of the peer's program
     peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
         connections of the same two hosts, by their timestamps (paths.py)
@@ -79,7 +80,8 @@ class Candidates:
         return len(self.row)
 
     def __getattr__(self, name: str) -> Column:
-        column = only_in(self._columns[name], self.row)
+        of_all = self._columns[name]
+        column = of_all if len(self.row) == len(of_all) else pick(of_all, self.row)
         setattr(self, name, column)
         return column
 
@@ -164,6 +166,7 @@ class _Joined(dict[str, Column]):
         super().__init__()
         side = rows["side"]
         peer = 1 - side
+        known = cache(lambda: _known_paths(involved, programs))
         self._rows = rows
         self._joined: dict[str, Callable[[], Column]] = {
             "key": lambda: programs.keys_of(involved, side),
@@ -185,8 +188,8 @@ class _Joined(dict[str, Column]):
             "beside_unacked": lambda: involved.of_side("beside_unacked", side),
             "began": lambda: involved.rows("first_ts"),
             "arrives_every": lambda: _arrives_every(rows["arrival"], involved),
-            "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs),
-            "is_path_known": lambda: _is_path_known(involved, peer, programs),
+            "peer_fastest_ack": lambda: _peer_fastest_ack(involved, peer, programs, known),
+            "is_path_known": lambda: _is_path_known(involved, peer, known),
         }
         if without_echoes := programs.without_echoes:
             says_nothing = among(involved.of_side("program", side), without_echoes)
@@ -216,7 +219,9 @@ def by_program(
         yield int(keys[group[0]]), Candidates(columns, pick(counting, group))
 
 
-def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> Column:
+def _peer_fastest_ack(
+    involved: Involved, sides: Column, programs: Programs, known_paths: Callable[[], list[OfHosts]]
+) -> Column:
     """See ``peer_fastest_ack``; the peers are these sides (n,)."""
     fastest_ack, syns = involved.fastest_ack(sides), involved.rows("syns")
     without = rows_where(syns == 0)
@@ -224,8 +229,7 @@ def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> 
         return fastest_ack
     its_peers = pick(programs.keys_of(involved, sides), without)
     of_program = {int(peer): programs[int(peer)].reactions.fastest for peer in distinct(its_peers)}
-    of_hosts = _known_paths(involved, programs)
-    known = []
+    of_hosts, known = known_paths(), []
     rows = zip(its_peers, pick(involved.of, without), pick(sides, without), pick(fastest_ack, without), strict=True)
     for peer, connection, side, own in rows:
         of_these, _ = of_hosts[int(connection)][int(side)]
@@ -233,7 +237,7 @@ def _peer_fastest_ack(involved: Involved, sides: Column, programs: Programs) -> 
     return replaced(fastest_ack, without, known)
 
 
-def _known_paths(involved: Involved, programs: Programs) -> list[tuple[tuple[int, bool], tuple[int, bool]]]:
+def _known_paths(involved: Involved, programs: Programs) -> list[OfHosts]:
     """What all connections of the same two hosts show, for each of those involved (m,) and each side of it."""
     columns, table, paths = involved.table.layout.columns, involved.table, programs.paths
     clock = columns["tsval_clock", 0]
@@ -245,12 +249,12 @@ def _known_paths(involved: Involved, programs: Programs) -> list[tuple[tuple[int
     return known
 
 
-def _is_path_known(involved: Involved, sides: Column, programs: Programs) -> Column:
+def _is_path_known(involved: Involved, sides: Column, known_paths: Callable[[], list[OfHosts]]) -> Column:
     """See ``is_path_known``; the peers are these sides (n,)."""
     own = involved.rows("syns") * (involved.rows("handshake") >= 0)
     if total(own) == len(own):
         return own
-    known = _known_paths(involved, programs)
+    known = known_paths()
     of_hosts = [known[int(connection)][int(side)][1] for connection, side in zip(involved.of, sides, strict=True)]
     return own | as_column([int(is_known) for is_known in of_hosts])
 

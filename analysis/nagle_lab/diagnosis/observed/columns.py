@@ -121,11 +121,6 @@ def pick(column: Column, rows: Column) -> Column:
     return column.take(rows) if is_array(column) else Numbers([column[row] for row in rows])
 
 
-def only_in(column: Column, rows: Column) -> Column:
-    """The column's values in those rows, which are distinct and ascending: of all rows, the column itself."""
-    return column if len(rows) == len(column) else pick(column, rows)
-
-
 def are_all(condition: Column) -> bool:
     """Whether the condition (n,) is true for every row."""
     return bool(condition.all()) if is_array(condition) else all(condition)

@@ -141,21 +141,18 @@ def fastest(handshake: list[int], others: list[int]) -> int | None:
 def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     """What was observed of the program of these candidates."""
     reactions, peers = program.reactions, program.peer_reactions
-    peer = _after_path_became_longer(peers) or fastest(peers.handshake, peers.after_handshake)
-    peer = peer or min(peers.handshake, default=0)
+    peer = (
+        _after_path_became_longer(peers)
+        or fastest(peers.handshake, peers.after_handshake)
+        or min(peers.handshake, default=0)
+    )
     if not peers.handshake and peer >= NEAR and len(known := c.only(c.is_path_known > 0)):
         peer = min(peer, lowest(known.peer_fastest_ack))
     sender_fastest = _sender_fastest(reactions, c)
     if program.is_on_loopback and sender_fastest is not None and peer:
         sender_fastest = min(sender_fastest, peer)  # both ends are one host: a slow answer to a SYN is no path
     early = c.only((c.late_by(peer) < late_margin(peer)) & (c.pure > 0))
-    return Observed(
-        program,
-        setting,
-        sender_fastest_if_known=sender_fastest,
-        peer_fastest=peer,
-        early=early,
-    )
+    return Observed(program, setting, sender_fastest_if_known=sender_fastest, peer_fastest=peer, early=early)
 
 
 def _sender_fastest(own: Reactions, c: Candidates) -> int | None:

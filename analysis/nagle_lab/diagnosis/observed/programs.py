@@ -7,7 +7,7 @@ does for one client says nothing of another. What it does with all other peers i
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nagle_lab.diagnosis.observed.columns import (
@@ -162,8 +162,8 @@ class Programs(dict[int, Program]):
             self._add_not_held(rows)
             self._add_stale_echoes(rows)
         self._look_for_ends()
-        for rows, involved in _with_connections(tables.reaction, tables.connection):
-            self._add_reactions(rows, involved)
+        for rows, _ in chunks(tables.reaction):
+            self._add_reactions(rows, Involved(tables.connection, rows["connection"]))
         for program in self.values():
             program.reactions.put_in_order()
             program.peer_reactions.put_in_order()
@@ -314,8 +314,8 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
         return []
     late: Counter[int] = Counter()
     looked_at = 0
-    for rows, involved in _with_connections(tables.candidate, tables.connection):
-        side = rows["side"]
+    for rows, _ in chunks(tables.candidate):
+        involved, side = Involved(tables.connection, rows["connection"]), rows["side"]
         pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
         is_late = rows["trigger_to_ack"] - involved.fastest_ack(1 - side) >= LEAST_DELAY
         late.update(how_often(pick(pair, rows_where(is_late & (involved.rows("left_out") == 0)))))
@@ -349,8 +349,3 @@ def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -
 def _is_small_behind_full(trigger: Column, released: Column, full: Column, owed: Column) -> Column:
     """Whether it is less than a full segment, and behind one or several of these; not if it left with an ACK owed."""
     return is_full(trigger, full) & (released < full) & (owed == 0)
-
-
-def _with_connections(table: Table, connections: Table) -> Iterator[tuple[Columns, Involved]]:
-    for rows, _ in chunks(table):
-        yield rows, Involved(connections, rows["connection"])

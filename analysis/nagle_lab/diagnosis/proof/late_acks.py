@@ -144,7 +144,8 @@ def _round_trips_to_peers(pure: Candidates, peers: Reactions) -> Column:
 def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK."""
     waits, peers = late.late_by(observed.peer_fastest), observed.program.peer_reactions
-    are_few, takes_as_long = _are_the_slowest_few(late, c), _path_takes_as_long_as_a_timer(c)
+    are_few = len(late) <= HARDLY_ANY * len(c)  # a timer delays more of many
+    takes_as_long = _path_takes_as_long_as_a_timer(c)
     if not (are_few or takes_as_long) and _are_sent_by_a_timer(late, observed):
         return False
     if _was_path_seen_to_delay(late, c, observed):
@@ -318,11 +319,6 @@ def _data_comes_sooner(waits: Column, observed: Observed) -> bool:
     usual, data = percentile(waits, 50), observed.program.peer_reactions.data
     sooner = usual - min(PATH_JITTER, usual / 2)
     return len(data) >= REPEATED and percentile(data, 25) - observed.peer_fastest < sooner
-
-
-def _are_the_slowest_few(late: Candidates, c: Candidates) -> bool:
-    """Whether the late ACKs are the few slowest of many on a path: a timer delays more."""
-    return len(late) <= HARDLY_ANY * len(c)
 
 
 def _are_alike_and_alone(waits: Column, c: Candidates, observed: Observed) -> bool:

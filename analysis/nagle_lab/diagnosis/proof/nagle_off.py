@@ -11,6 +11,7 @@ from math import exp, lgamma
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     Column,
+    Numbers,
     distinct,
     groups,
     in_order,
@@ -265,14 +266,8 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     if observed.is_away:
         return off.none
     frames = observed.program.no_wait_frames
-    rows = zip(off.connection, off.release_frame, _seem_held(off, observed), strict=True)
-    return off.picked(
-        [
-            row
-            for row, (connection, frame, seems_held) in enumerate(rows)
-            if seems_held and frame < frames.get(int(connection), (0, 0))[0]
-        ]
-    )
+    first = Numbers([frames.get(number, (0, 0))[0] for number in listed(off.connection)])
+    return off.only(_seem_held(off, observed) & (off.release_frame < first))
 
 
 def set_aside_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -296,7 +291,8 @@ def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[in
     soon = late.only((late.echo == Echo.BEFORE) & (late.trigger_to_release < NO_PROBE))
     found = Counter(map(int, soon.connection))
     for (peer, connection), times in no_waits.items():
-        if connection in connections if are_long else peer in peers:
+        is_theirs = connection in connections if are_long else peer in peers
+        if is_theirs:
             found[connection] += times
     astray, count = observed.setting.astray_share, found.total()
     if not astray or observed.program.sent_without_waiting():  # timestamps tell most of the lost ones

@@ -281,8 +281,7 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     if observed.nearer_end != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
     late = pure.only((pure.ack_to_release > bound) & (pure.ack_to_release <= INTERRUPTED))
-    few = A_FEW * len(prompt)
-    return len(late) > few and len(_without_other_behaviours(late, pure, prompt)) > few
+    return len(_without_other_behaviours(late, pure, prompt)) > A_FEW * len(prompt)
 
 
 def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candidates) -> Candidates:
@@ -397,6 +396,4 @@ def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     if observed.program.is_on_loopback:
         return near.none
     behind = near.only(near.arrival >= 0)
-    if seen_again := observed.setting.seen_again:
-        return behind.picked([i for i, other in enumerate(behind.arrival) if int(other) not in seen_again])
-    return behind
+    return behind.not_among(behind.arrival, sorted(observed.setting.seen_again))

@@ -31,9 +31,8 @@ SOONER = 5 * MS  # a pause that is so much shorter ended before the ACK came
 
 def comes_early_too(pure: Candidates, observed: Observed) -> bool:
     """Whether data mostly came early where the ACK came early: it had been written by then, and was held."""
-    at_once, usual = len(observed.program.reactions.release), 0.8 * percentile(pure.trigger_to_ack, 50)
-    away = observed.sender_fastest if observed.is_away else 0
-    soon = at_once + total(observed.early.trigger_to_release <= usual + away)
+    at_once, away = len(observed.program.reactions.release), observed.sender_fastest if observed.is_away else 0
+    soon = at_once + total(observed.early.trigger_to_release <= 0.8 * pure.usual_wait + away)
     return soon >= 2 and 2 * soon > at_once + len(observed.early)
 
 

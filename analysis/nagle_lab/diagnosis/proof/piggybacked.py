@@ -130,10 +130,7 @@ def _are_nearly_all_merged(prompt: Candidates, observed: Observed) -> bool:
 
 def _of_the_same_lengths(prompt: Candidates, held: Candidates) -> Candidates:
     """Those whose trigger and release are as long as of one that a pure ACK released: other data may be an answer."""
-    of_held, of_prompt = (
-        [(int(trigger), int(release)) for trigger, release in zip(c.trigger_bytes, c.released_bytes, strict=True)]
-        for c in (held, prompt)
-    )
+    of_held, of_prompt = (zip(listed(c.trigger_bytes), listed(c.released_bytes), strict=True) for c in (held, prompt))
     lengths = set(of_held)
     return prompt.picked([row for row, both in enumerate(of_prompt) if both in lengths])
 

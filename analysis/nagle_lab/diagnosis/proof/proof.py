@@ -19,7 +19,6 @@ from dataclasses import replace
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import (
     Column,
-    distinct,
     groups,
     highest,
     in_order,
@@ -227,8 +226,9 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     waits = held.trigger_to_release if observed.is_away else held.trigger_to_ack
     was_sooner = (held.since_full >= 0) & (held.since_full < waits)  # it was written after the full segment
     waits = select(was_sooner, held.since_full, waits)
-    usual, holding = median(waits), distinct(held.connection)  # on others that program may do something else
-    late, early = (some.among(some.connection, holding) for some in (late, observed.early))
+    usual = median(waits)
+    # On other connections that program may do something else.
+    late, early = (some.on_connections_of(held) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
         return Hold(len(held), 0, usual)
     early = early.only(early.trigger_to_release <= usual)

@@ -22,7 +22,7 @@ SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kerne
 BETWEEN_TICKS = 2_500 * US  # so long before is between two ticks (HZ=100, 250, 1000): what comes then is chance
 MOST_ROUTES = 10  # connections of a program whose ends are looked at
 MOST_STALLING = 50  # programs that stall, each of which may bring what another one passes on, of other addresses
-ONE_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
+MOST_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
 MOSTLY = 0.5  # share of the releases right behind such data: where connections are in step some are by chance
 
 
@@ -78,7 +78,7 @@ def leave_open_asked_elsewhere(candidates: Columns, involved: Involved, judged: 
         arrivals = [int(number) for number in pick(candidates["arrival"], rows)]
         behind = [number for number in arrivals if number >= 0 and number not in stalling]
         passed = sum(max(involved.table.row(number)[segments : segments + 2]) for number in set(behind))
-        is_asked = len(behind) > NEARLY_ALL * len(rows) and passed <= ONE_EACH * len(one.rows)
+        is_asked = len(behind) > NEARLY_ALL * len(rows) and passed <= MOST_EACH * len(one.rows)
         if one.ground is Ground.REPETITION_ON_PATH and is_asked:
             judged.take_back_as_open(one, Obstacle.OWN_PACE)
             for other in tuple(judged.accepted):  # by their ACKs' timestamps: proved by being alike

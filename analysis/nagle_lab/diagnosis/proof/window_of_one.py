@@ -24,8 +24,8 @@ def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged
     return held.none
 
 
-def _began_with_not_waiting(held: Candidates, observed: Observed) -> set[int]:
-    """Connections on which data is held, and to which no window was left that one to the same peer does not have.
+def _window_would_be_shared(held: Candidates, observed: Observed) -> set[int]:
+    """Connections on which data is held though a window left to them would be that of one that does not wait, too.
 
     The first connection that ends leaves its window to all of the same hosts that begin later (Linux, tcp_metrics.c;
     it is asked of the route again after an hour). So one that waits for no ACK would have it, too, if it began later;
@@ -48,7 +48,7 @@ def _outlasts_growth(held: Candidates, observed: Observed) -> bool:
     seen not to hold, for the option is set then.
     """
     grown = held.only((held.since_data >= 0) & (held.since_data < PROBE))
-    others = _began_with_not_waiting(held, observed)
+    others = _window_would_be_shared(held, observed)
     two_at_once, at_first = 0, 0
     for group in groups(grown.connection):
         of_one = grown.picked(group)
