@@ -75,13 +75,13 @@ Gaps = Mapping[str, Column]
 """
 
 
-def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_client: int) -> Cause:
+def cause_of(ended_by: int, took: int, far: int, reply: int, corked: int, by_client: int) -> Cause:
     """The cause of an idle gap.
 
     Parameters
     ----------
     ended_by : what ended it: an ``EndedBy`` (tcp/events.py)
-    slow : how much longer it took than the fastest ACK of the end that ended it: a :class:`GapLength`
+    took : how much longer it took than the fastest ACK of the end that ended it: a :class:`GapLength`
     far : 1 if that end is far from the capture point, else 0: then the path may vary, too
     reply : 1 if the packet before it came from the other side, else 0
     corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; ALL_CORKED if all of that
@@ -92,11 +92,11 @@ def cause_of(ended_by: int, slow: int, far: int, reply: int, corked: int, by_cli
         return _BY_THEMSELVES[EndedBy(ended_by)]
     if corked == ALL_CORKED or (ended_by == EndedBy.CONTINUATION and corked):
         return Cause.LIKELY_CORK if corked == ALL_CORKED else Cause.CORK
-    if slow == GapLength.QUICK and (reply or ended_by in (EndedBy.ACKNOWLEDGEMENT, EndedBy.READING)):
+    if took == GapLength.QUICK and (reply or ended_by in (EndedBy.ACKNOWLEDGEMENT, EndedBy.READING)):
         return Cause.ROUND_TRIP
-    if ended_by == EndedBy.ACKNOWLEDGEMENT and slow == GapLength.AS_A_TIMER:
+    if ended_by == EndedBy.ACKNOWLEDGEMENT and took == GapLength.AS_A_TIMER:
         return Cause.DELAYED_ACK
-    if ended_by == EndedBy.ACKNOWLEDGEMENT or (ended_by == EndedBy.READING and far) or slow == GapLength.NOT_TOLD:
+    if ended_by == EndedBy.ACKNOWLEDGEMENT or (ended_by == EndedBy.READING and far) or took == GapLength.NOT_TOLD:
         return Cause.UNKNOWN
     return Cause.CLIENT_THINK if by_client else Cause.SERVER_THINK
 
@@ -145,13 +145,13 @@ def _numbers(gaps: Gaps, all_corked: Column) -> Column:
     """The arguments of :func:`cause_of` for each gap, as one number."""
     gap, fastest_ack = gaps["gap"], gaps["fastest_ack"]
     longer = gap - fastest_ack
-    slow = (longer >= DELAYED) * 1 + (longer >= LONGEST_TIMER)
+    took = (longer >= DELAYED) * 1 + (longer >= LONGEST_TIMER)
     by_ack = (gaps["ended_by"] == EndedBy.ACKNOWLEDGEMENT) & (fastest_ack >= LINUX_TIMER) & (gaps["syns"] == 0)
-    slow = select(by_ack & (slow == GapLength.QUICK), int(GapLength.NOT_TOLD), slow)
+    took = select(by_ack & (took == GapLength.QUICK), int(GapLength.NOT_TOLD), took)
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (gaps["small"] > 0)
     corked = select(all_corked, ALL_CORKED, corked * 1)
     is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == gaps["client"]) * 1
-    return _in_one_number(gaps["ended_by"], slow, is_far, gaps["reply"], corked, by_client)
+    return _in_one_number(gaps["ended_by"], took, is_far, gaps["reply"], corked, by_client)
 
 
 def _all_corked(gaps: Gaps) -> Column:
