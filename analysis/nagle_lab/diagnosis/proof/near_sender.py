@@ -281,7 +281,8 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     if observed.nearer_end != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
     late = pure.only((pure.ack_to_release > bound) & (pure.ack_to_release <= INTERRUPTED))
-    return len(_without_other_behaviours(late, pure, prompt)) > A_FEW * len(prompt)
+    few = A_FEW * len(prompt)
+    return len(late) > few and len(_without_other_behaviours(late, pure, prompt)) > few
 
 
 def _without_other_behaviours(late: Candidates, pure: Candidates, prompt: Candidates) -> Candidates:

@@ -21,8 +21,8 @@ from nagle_lab.diagnosis.observed.columns import (
     Column,
     groups,
     highest,
+    how_often,
     in_order,
-    listed,
     lowest,
     median,
     percentile,
@@ -263,16 +263,17 @@ def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Can
     They are pauses that happened to end with the ACK: their data was held for next to nothing.
     """
     not_held = pure - held
-    not_held_on = Counter(listed(not_held.connection))
+    often = {number: count for number, count in how_often(not_held.connection).items() if count >= REPEATED}
+    beside = held.among(held.connection, list(often))
     found: list[Column] = []
-    for group in groups(held.connection):
-        number = int(held.connection[group[0]])
-        if not_held_on[number] > len(group) and not_held_on[number] >= REPEATED:
-            some, rest = held.picked(group), not_held.only(not_held.connection == number)
+    for group in groups(beside.connection):
+        some, number = beside.picked(group), int(beside.connection[group[0]])
+        if len(some) < often[number]:
+            rest = not_held.only(not_held.connection == number)
             if middle_half(rest.trigger_to_release) < 3 * MS:
                 earliest = percentile(rest.trigger_to_release, 25) - MS
                 found.append(pick(group, rows_where(some.trigger_to_release >= earliest)))
-    pauses = held.picked(in_order(found))
+    pauses = beside.picked(in_order(found))
     judged.reject(pauses, Rejected.LATER_RELEASE)
     return held - pauses
 
