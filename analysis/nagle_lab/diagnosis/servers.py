@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from nagle_lab.diagnosis.ends import ROLES
-from nagle_lab.diagnosis.observed.columns import Column, Columns, chunks, groups, how_often, pick, rows_where
+from nagle_lab.diagnosis.observed.columns import Column, Columns, groups, how_often, pick, rows_where
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
 from nagle_lab.diagnosis.observed.programs import LEAST_DELAY
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
@@ -27,7 +27,7 @@ class Servers:
         self._open: dict[int, Counter[Obstacle]] = defaultdict(Counter)
         self._late: Counter[int] = Counter()
         self._connection: dict[int, int] = {}  # one of each server that has stalls, or something open
-        self._totals = _Totals({})
+        self._totals: _Totals  # once they are summed up
 
     def add(self, candidates: Columns, involved: Involved, judged: Judged) -> None:
         """Add what was decided of these candidates, but for the stalls."""
@@ -58,8 +58,7 @@ class Servers:
         """Sum up the connections of these servers; after this nothing is added."""
         client = connections.layout.columns["client"]
         rows = ((number, connections.row(one)) for number, one in self._connection.items())
-        self._totals = _Totals({packed_end(row, 1 - row[client]): number for number, row in rows})
-        self._totals.add(connections)
+        self._totals = _Totals({packed_end(row, 1 - row[client]): number for number, row in rows}, connections)
 
     def evidence(self) -> dict[str, VerdictInput]:
         """What there is of each server with two or more that are left open, by its address and port, most first.
@@ -122,30 +121,23 @@ class _Totals:
     other_exchanges : of all other servers
     """
 
-    def __init__(self, servers: Mapping[PackedEnd, int]) -> None:
-        self._servers = servers
+    def __init__(self, servers: Mapping[PackedEnd, int], connections: Table) -> None:
         self.ends = {number: (address_text(address), port) for (address, port), number in servers.items()}
         self.exchanges: Counter[int] = Counter()
         self.stalled: Counter[int] = Counter()
         self.chances: Counter[int] = Counter()
         self.are_several = len(servers) > 1
         self.other_exchanges = 0
-
-    def add(self, connections: Table) -> None:
-        """Add those of these connections that are to these servers."""
-        if not self._servers:
-            return
-        columns, unpack = connections.layout.columns, connections.layout.struct.iter_unpack
-        for _, packed in chunks(connections):
-            for row in unpack(packed):
-                if row[columns["left_out"]]:
-                    continue
-                number = self._servers.get(packed_end(row, 1 - row[columns["client"]]))
-                if number is None:  # there may be any number of these
-                    self.are_several = True
-                    self.other_exchanges += row[columns["exchanges"]]
-                    continue
-                self.exchanges[number] += row[columns["exchanges"]]
-                self.stalled[number] += row[columns["stalled_exchanges"]]
-                not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
-                self.chances[number] += row[columns["followed"]] + not_held
+        columns = connections.layout.columns
+        for row in connections.rows() if servers else ():
+            if row[columns["left_out"]]:
+                continue
+            number = servers.get(packed_end(row, 1 - row[columns["client"]]))
+            if number is None:  # there may be any number of these
+                self.are_several = True
+                self.other_exchanges += row[columns["exchanges"]]
+                continue
+            self.exchanges[number] += row[columns["exchanges"]]
+            self.stalled[number] += row[columns["stalled_exchanges"]]
+            not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
+            self.chances[number] += row[columns["followed"]] + not_held

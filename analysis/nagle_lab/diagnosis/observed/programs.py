@@ -7,7 +7,6 @@ does for one client says nothing of another. What it does with all other peers i
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nagle_lab.diagnosis.observed.columns import (
@@ -129,16 +128,15 @@ class Program:
         """Whether its timestamps tell which segment came last to it, as RFC 7323 §4.3 has them."""
         return self.stale_echoes < STALE
 
-    def sent_without_waiting(
-        self, at_least: float = 0, echoes: Sequence[Echo] = (Echo.BEFORE,)
-    ) -> Counter[tuple[int, int]]:
+    def sent_without_waiting(self, at_least: float = 0, *, by_timestamps: bool = False) -> Counter[tuple[int, int]]:
         """How often it sent a small segment while a small one was unacknowledged, by (peer's program, connection).
 
-        Only ``at_least`` ns after that one, and where its timestamps say one of ``echoes``.
+        Only ``at_least`` ns after that one, and where its timestamps do not say that it had been acknowledged; or,
+        with ``by_timestamps``, where they say that it had not.
         """
         counts: Counter[tuple[int, int]] = Counter()
         for (peer, connection, echo, ms), count in self.no_waits.items():
-            if echo in echoes and ms * MS >= at_least:
+            if ms * MS >= at_least and (echo == Echo.BEFORE if by_timestamps else echo != Echo.AFTER):
                 counts[peer, connection] += count
         return counts
 
@@ -280,9 +278,10 @@ class Programs(dict[int, Program]):
         since, side, echo = rows["trigger_to_release"], rows["side"], rows["echo"]
         full = involved.of_side("full_segment", side)
         small = rows_where(_is_small(rows["trigger_bytes"], rows["released_bytes"], full, rows["pushed"]))
+        keys = self.keys_of(involved, side)
         shown = (
-            self.keys_of(involved, side), self.keys_of(involved, 1 - side), involved.of_side("program", 1 - side),
-            rows["connection"], echo, since, rows["release_frame"], rows["owed"],
+            keys, self.keys_of(involved, 1 - side), involved.of_side("program", 1 - side), rows["connection"], echo,
+            since, rows["release_frame"], rows["owed"],
         )  # fmt: skip
         columns = (pick(column, small) for column in shown)
         for key, other, peer, connection, what, ns, frame, owed in zip(*columns, strict=True):
@@ -295,7 +294,7 @@ class Programs(dict[int, Program]):
                     sender.no_wait_frames[int(connection)] = first, int(frame)
             if ns >= GOES_ON:
                 self[int(other)].peers_went_on[int(connection)] += 1
-        self._add_not_held_behind_full(rows, self.keys_of(involved, side), full)
+        self._add_not_held_behind_full(rows, keys, full)
 
     def _add_not_held_behind_full(self, rows: Columns, keys: Column, full: Column) -> None:
         behind = rows_where(_is_small_behind_full(rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))

@@ -108,7 +108,7 @@ def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
 def _held_for_a_round_trip(observed: Observed) -> Candidates:
     """What followed early ACKs at once: Nagle's algorithm held it for as long as these took."""
     early = observed.early
-    waits_for_acks = observed.program.sent_without_waiting().total() <= HARDLY_ANY * len(early)
+    waits_for_acks = observed.program.sent_without_waiting(by_timestamps=True).total() <= HARDLY_ANY * len(early)
     if len(early) < CONCLUSIVE or not waits_for_acks:
         return early.none
     return early.released_within(*round_trip_bounds(observed.sender_fastest if observed.is_away else 0))
@@ -227,14 +227,9 @@ def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
     """
     peer_fastest, program = observed.peer_fastest, observed.program
     least = percentile(late.late_by(peer_fastest), 10) - PATH_JITTER / 2 + observed.setting.resolution
-    ends = (
-        [program.peer_reactions, program.reactions] if peer_fastest >= AT_CAPTURE_POINT else [program.peer_reactions]
-    )
-    for end in ends:
-        as_late = sum(ns >= least for ns in end.handshake_more)
-        if as_late >= max(2, A_FEW * len(end.handshake_more)):
-            return True
-    return False
+    ends = [program.peer_reactions, *([program.reactions] if peer_fastest >= AT_CAPTURE_POINT else [])]
+    handshakes = [end.handshake_more for end in ends]
+    return any(sum(ns >= least for ns in more) >= max(2, A_FEW * len(more)) for more in handshakes)
 
 
 def _releases_are_as_late(late: Candidates, observed: Observed) -> bool:

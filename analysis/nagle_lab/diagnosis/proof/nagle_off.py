@@ -144,7 +144,7 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
 
 def _not_held_by_connection(observed: Observed) -> Counter[int]:
     """How often small data surely left beside unacknowledged small data, by connection."""
-    return _by_connection(observed.program.sent_without_waiting(SURELY_BESIDE, (Echo.BEFORE, Echo.UNKNOWN)))
+    return _by_connection(observed.program.sent_without_waiting(SURELY_BESIDE))
 
 
 def _by_connection(no_waits: Counter[tuple[int, int]]) -> Counter[int]:
@@ -295,7 +295,7 @@ def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[in
         if is_theirs:
             found[connection] += times
     astray, count = observed.setting.astray_share, found.total()
-    if not astray or observed.program.sent_without_waiting():  # timestamps tell most of the lost ones
+    if not astray or observed.program.sent_without_waiting(by_timestamps=True):  # they tell most of the lost ones
         return found
     expected = astray * (len(late) + count)
     return found if count > max(WHERE_ASTRAY * len(late), ASTRAY_TIMES * expected + 1) else Counter()

@@ -25,7 +25,6 @@ from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, below_n
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
-from nagle_lab.tcp.events import Echo
 
 MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
 # A kernel sends what it held as soon as it answers a SYN (1.0 to 1.7 times as late, median); the fastest program,
@@ -208,8 +207,7 @@ def _may_have_waited(prompt: Candidates, c: Candidates, observed: Observed, low:
 
 def _times_not_held(c: Candidates, observed: Observed) -> int:
     """How often the program sent small data beside unacknowledged small data, on the connections of ``c``."""
-    counts = observed.program.sent_without_waiting(0, (Echo.BEFORE, Echo.UNKNOWN))
-    of_these = set(listed(c.connection))
+    of_these, counts = set(listed(c.connection)), observed.program.sent_without_waiting()
     return sum(count for (_, connection), count in counts.items() if connection in of_these)
 
 

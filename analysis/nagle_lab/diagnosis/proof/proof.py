@@ -100,7 +100,7 @@ def _judge_by_timing(
     if observed.setting.swapped_share > MOST_SWAPPED:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
         return
-    no_waits = program.sent_without_waiting(usual / 2, (Echo.BEFORE, Echo.UNKNOWN))
+    no_waits = program.sent_without_waiting(usual / 2)
     late, no_waits = set_aside_nagle_off(late, no_waits, observed, judged)
     if not len(late):
         return
