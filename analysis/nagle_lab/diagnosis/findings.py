@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.diagnosis.both_ends import BothEnds
@@ -52,6 +52,15 @@ from nagle_lab.tcp.events import IDLE
 from nagle_lab.tcp.tables import Table, Tables
 
 Name = TypeVar("Name", bound=StrEnum)
+
+
+class _Evidence(NamedTuple):
+    """What the proof of some candidates rests on: what their own capture shows of them, or both do."""
+
+    rows: Columns
+    involved: Involved  # in these rows
+    set_aside: Column  # those that are not judged
+    not_in_both: Column  # and those of them that stay open
 
 
 class Findings:
@@ -138,20 +147,20 @@ class Findings:
         return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
 
     def _count_before_judging(self, tables: Tables) -> None:
-        for gaps, _ in chunks(tables.idle_gap):
+        for gaps in chunks(tables.idle_gap):
             self._count_idle(gaps)
-        for late, _ in chunks(tables.delayed_ack):
+        for late in chunks(tables.delayed_ack):
             self._count_delayed_acks(late)
         for counted in (tables.idle_gap, tables.delayed_ack):
             counted.cut(0)  # the proof needs the memory
 
     def _prove_all(self, tables: Tables, programs: Programs, setting: Setting, by_socket: AnswersBySocket) -> None:
         count, done = len(tables.candidate), 0
-        for candidates, packed in chunks(tables.candidate):
+        for candidates in chunks(tables.candidate):
             begin, done = done, done + len(candidates)
             programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
             of_these = replace(setting, chunk_share=len(candidates) / count, kernel_answers=by_socket.of(candidates))
-            self._prove(candidates, packed, begin, programs, of_these)
+            self._prove(candidates, begin, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)
@@ -166,10 +175,10 @@ class Findings:
         involved = Involved(self.connections, judged["connection"])
         idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(judged, involved)))
 
-    def _prove(self, candidates: Columns, packed: bytes, begin: int, programs: Programs, setting: Setting) -> None:
+    def _prove(self, candidates: Columns, begin: int, programs: Programs, setting: Setting) -> None:
         involved = Involved(self.connections, candidates["connection"])
-        evidence, of_evidence = self._evidence(candidates, involved, begin)
-        judged = self._judge(evidence, of_evidence, begin, programs, setting)
+        evidence = self._evidence(candidates, involved, begin)
+        judged = self._judge(evidence, programs, setting)
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         of_gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
@@ -184,30 +193,28 @@ class Findings:
             idle_gaps.add_totals(self.idle, idle_gaps.recategorized(these, cause))
         self._count_round_trips(round_trips, candidates, involved)
         if len(stalls):
-            self._keep(packed, stalls)
+            self._keep(candidates.packed, stalls)
             self._count_stalls(stalls, candidates, involved)
-            on_path = evidence["under_way"] if self._both_ends else gaps["fastest_ack"]
-            add_all(self.ack_timer, pick(evidence["trigger_to_ack"] - on_path, stalls))
+            on_path = evidence.rows["under_way"] if self._both_ends else gaps["fastest_ack"]
+            add_all(self.ack_timer, pick(evidence.rows["trigger_to_ack"] - on_path, stalls))
 
-    def _evidence(self, candidates: Columns, involved: Involved, begin: int) -> tuple[Columns, Involved]:
+    def _evidence(self, candidates: Columns, involved: Involved, begin: int) -> "_Evidence":
         """What the proof of these candidates, of which the first is row ``begin``, rests on."""
         if not self._both_ends:
-            return candidates, involved
-        table = self._both_ends.tables.candidate
-        shown = Columns(table.layout, table.read(begin, begin + len(candidates)))
-        return shown, Involved(self._both_ends.tables.connection, shown["connection"])
+            return _Evidence(candidates, involved, as_column([]), as_column([]))
+        tables, end = self._both_ends.tables, begin + len(candidates)
+        rows = Columns(tables.candidate.layout, tables.candidate.read(begin, end))
+        set_aside, not_in_both = (
+            as_column([row - begin for row in some if begin <= row < end])
+            for some in (self._both_ends.set_aside, self._both_ends.not_in_both)
+        )
+        return _Evidence(rows, Involved(tables.connection, rows["connection"]), set_aside, not_in_both)
 
-    def _judge(
-        self, candidates: Columns, involved: Involved, begin: int, programs: Programs, setting: Setting
-    ) -> Judged:
-        judged, set_aside = Judged(), as_column([])
-        if both_ends := self._both_ends:
-            set_aside, unsure = (
-                as_column([row - begin for row in rows if begin <= row < begin + len(candidates)])
-                for rows in (both_ends.set_aside, both_ends.not_in_both)
-            )
-            judged.leave_open(Candidates({}, unsure), Obstacle.NOT_IN_BOTH)
-        for key, of_one in by_program(candidates, involved, programs, set_aside):
+    def _judge(self, evidence: "_Evidence", programs: Programs, setting: Setting) -> Judged:
+        candidates, involved = evidence.rows, evidence.involved
+        judged = Judged()
+        judged.leave_open(Candidates({}, evidence.not_in_both), Obstacle.NOT_IN_BOTH)
+        for key, of_one in by_program(candidates, involved, programs, evidence.set_aside):
             programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
             judged += prove_by_behaviour(of_one, programs[key], self._setting_of(of_one, setting))
         reject_relayed(candidates, involved, judged, self.resolution)
@@ -267,7 +274,7 @@ class Findings:
         self.delayed.add(involved, 1 - side, rows)
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
 
-    def _keep(self, packed: bytes, rows: Column) -> None:
+    def _keep(self, packed: bytes | memoryview, rows: Column) -> None:
         """Keep these of the ``packed`` rows, which are read already, behind those that are kept."""
         size = self.stalls.layout.struct.size
         if rows[-1] == len(rows) - 1:  # all that come first

@@ -53,14 +53,14 @@ def mark_seen_again(connections: Table) -> set[int]:
     those behind the last segments. The clocks of two hosts whose captures were merged may be apart.
     """
     found = array("q")
-    for rows, _ in chunks(connections):
+    for rows in chunks(connections):
         numbers = _both_numbers(rows)
         found.extend(listed(pick(numbers, rows_where(numbers >= 0))))
     seen_again: set[int] = set()
     if len(distinct(as_column(found))) == len(found):
         return seen_again
     seen: dict[int, tuple[int, int]] = {}
-    for rows, _ in chunks(connections):
+    for rows in chunks(connections):
         both_numbers = listed(_both_numbers(rows))
         for number, at, both in zip(listed(rows["number"]), listed(rows["first_ts"]), both_numbers, strict=True):
             first, began = seen.setdefault(both, (number, at))

@@ -37,7 +37,7 @@ class Sums:
         sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
         self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
         self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
-        for rows, _ in chunks(connections):
+        for rows in chunks(connections):
             client = rows["client"]
             for name in self.whole:
                 self.whole[name] += total(rows[name] * (1 - rows["left_out"]))
@@ -83,7 +83,7 @@ class Astray(NamedTuple):
 def count_astray(connections: Table) -> Astray:
     """How many data segments the capture lacks, or has only after their ACKs."""
     sent = lost = swapped = without_timestamps = 0
-    for rows, _ in chunks(connections):
+    for rows in chunks(connections):
         for side in (0, 1):
             sent += total(rows["data_segments", side])
             lost += total(rows["lost", side])
@@ -94,4 +94,4 @@ def count_astray(connections: Table) -> Astray:
 
 def largest_clock_step(connections: Table) -> int:
     """The largest step, ns, of a clock that is seen to be coarse by the packets of a connection; 0 where none is."""
-    return max((highest(rows["clock_step"]) for rows, _ in chunks(connections)), default=0)
+    return max((highest(rows["clock_step"]) for rows in chunks(connections)), default=0)

@@ -62,6 +62,7 @@ class Columns:
 
     def __init__(self, layout: Layout, packed: bytes | memoryview) -> None:
         self._layout = layout
+        self.packed = packed
         self._count = len(packed) // layout.struct.size
         self._converted: dict[Any, Column] = {}
         self._rows: Any
@@ -86,10 +87,9 @@ class Columns:
         return column.astype("i8")
 
 
-def chunks(table: Table) -> Iterator[tuple[Columns, bytes]]:
-    """The rows of a table, some at a time: as columns, and packed."""
-    for packed in table.chunks():
-        yield Columns(table.layout, packed), packed
+def chunks(table: Table) -> Iterator[Columns]:
+    """The rows of a table, some at a time."""
+    return (Columns(table.layout, packed) for packed in table.chunks())
 
 
 def as_column(numbers: Sequence[int]) -> Column:

@@ -7,7 +7,6 @@ are of the same hosts. Since commit 165573e41f2f each connection has its own, an
 
 from typing import NamedTuple
 
-from nagle_lab.diagnosis.observed.columns import chunks
 from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.tables import Table
 
@@ -39,11 +38,10 @@ class KnownPaths:
         columns = connections.layout.columns
         clock, fastest, syns = columns["tsval_clock", 0], columns["fastest_ack", 0], columns["syns"]
         address, handshake = columns["address"], columns["handshake"]
-        for _, packed in chunks(connections):
-            for row in connections.layout.struct.iter_unpack(packed):
-                if row[clock] >= 0 and row[clock + 1] >= 0:
-                    shown = tuple(NEVER if ns < 0 else ns for ns in row[fastest : fastest + 2])
-                    self._note(row[address], row[clock : clock + 2], shown, bool(row[syns] and row[handshake] >= 0))
+        for row in connections.rows():
+            if row[clock] >= 0 and row[clock + 1] >= 0:
+                shown = tuple(NEVER if ns < 0 else ns for ns in row[fastest : fastest + 2])
+                self._note(row[address], row[clock : clock + 2], shown, bool(row[syns] and row[handshake] >= 0))
 
     def _note(self, addresses: bytes, clocks: Clocks, shown: tuple[int, ...], has_handshake: bool) -> None:
         at = 1 - is_in_order(addresses)

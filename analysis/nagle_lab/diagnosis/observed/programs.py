@@ -156,11 +156,11 @@ class Programs(dict[int, Program]):
         self._not_held: dict[int, Counter[int]] = defaultdict(Counter)
         self._not_held_on: dict[int, dict[int, dict[int, tuple[int, int]]]] = defaultdict(dict)
         self._stale_echoes: Counter[int] = Counter()
-        for rows, _ in chunks(tables.connection):
+        for rows in chunks(tables.connection):
             self._add_not_held(rows)
             self._add_stale_echoes(rows)
         self._look_for_ends()
-        for rows, _ in chunks(tables.reaction):
+        for rows in chunks(tables.reaction):
             self._add_reactions(rows, Involved(tables.connection, rows["connection"]))
         for program in self.values():
             program.reactions.put_in_order()
@@ -313,7 +313,7 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
         return []
     late: Counter[int] = Counter()
     looked_at = 0
-    for rows, _ in chunks(tables.candidate):
+    for rows in chunks(tables.candidate):
         involved, side = Involved(tables.connection, rows["connection"]), rows["side"]
         pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
         is_late = rows["trigger_to_ack"] - involved.fastest_ack(1 - side) >= LEAST_DELAY
@@ -325,7 +325,7 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
 def _have_several_peers(connections: Table) -> bool:
     """Whether any program has: most captures are of one server and one client, and need not be looked through."""
     first: dict[int, int] = {}
-    for rows, _ in chunks(connections):
+    for rows in chunks(connections):
         for side in (0, 1):
             program = rows["program", side]
             pairs = pick(program << 32 | rows["program", 1 - side], rows_where(program >= 0))
