@@ -66,6 +66,8 @@ class _Evidence(NamedTuple):
 class Findings:
     """What a capture shows, from the tables of an engine that has finished; times in ns.
 
+    Making it runs the proof (:meth:`_prove_all`); afterwards it only holds what was found.
+
     Attributes
     ----------
     connections : the engine's, filled in
@@ -119,6 +121,7 @@ class Findings:
         self.servers = Servers()
         seen_again = mark_seen_again(tables.connection)
         self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
+        self._are_some_left_out = bool(seen_again or self.unwanted.connections)
         self._count_before_judging(tables)
         self.astray = count_astray(tables.connection)
         self.resolution = max(resolution, largest_clock_step(tables.connection))
@@ -167,7 +170,7 @@ class Findings:
 
     def _count_idle(self, gaps: Columns) -> None:
         judged = {name: gaps[name] for name in ("connection", *idle_gaps.COLUMNS)}
-        if self.unwanted.connections:
+        if self._are_some_left_out:
             rows = rows_where(Involved(self.connections, gaps["connection"]).rows("left_out") == 0)
             if not len(rows):
                 return

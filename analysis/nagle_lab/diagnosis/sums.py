@@ -27,7 +27,7 @@ class Sums:
     whole : by name; a connection that is seen twice counts once, one that is not wanted does not
     both_ways : connections of which both ends are seen to send
     not_held : small segments sent behind unacknowledged small ones, on those
-    by_role : by name and role, of what each side has its own
+    by_role : by name and role, of what each side has its own; packets and bytes of all, late ACKs as ``whole``
     round_trip : from the capture point to the ends of a role and back, where a handshake shows it
     """
 
@@ -47,7 +47,8 @@ class Sums:
             self.not_held += sum(total(rows["not_held", side] * counted) for side in (0, 1))
             for name in sided:
                 for role, column in zip(ROLES, _by_client(rows, name, client), strict=True):
-                    self.by_role[name][role] += total(column)
+                    its = column * (1 - rows["left_out"]) if name in ("delayed_acks", "fin_acks") else column
+                    self.by_role[name][role] += total(its)
             for role, fastest_ack in zip(ROLES, _by_client(rows, "fastest_ack", client), strict=True):
                 seen = rows_where((rows["syns"] > 0) & (fastest_ack > 0))
                 add_all(self.round_trip[role], pick(fastest_ack, seen))

@@ -25,6 +25,8 @@ def test_a_connection_before_and_after_nat_counts_once(diagnose, since, exchange
     ]  # fmt: skip
     result = diagnose(merge(segments, again))
     assert (result.summary.stalls, result.summary.exchanges) == (19, exchanges)
+    assert (result.summary.delayed_acks, result.summary.delayed_acks_by["client"]) == (19, 19)
+    assert {cause: gap.count for cause, gap in result.idle_gaps.items()} == {"nagle_delayed_ack": 19}
 
 
 @pytest.mark.parametrize(("since", "exchanges"), [(0, 20), (4, 19)])

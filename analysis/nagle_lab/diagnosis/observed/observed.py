@@ -18,8 +18,8 @@ from nagle_lab.tcp.events import DELAYED, MS, US
 # An end that reacts faster than this is a few switches away at most: hardly a path, and it hardly varies.
 NEAR = 1 * MS
 
-# At an end its pure ACKs are captured so much sooner than the peer's: times as long, at most. Where every packet was
-# captured more than once, on a bridge or at both ends, each end's are as soon, give or take more of chance.
+# At the end where it was captured, pure ACKs take at most this share of the time that the peer's take. SURELY_SOONER:
+# where every packet was captured more than once, on a bridge or at both ends, and each end's ACKs come as soon.
 SOONER_AT_HOME, SURELY_SOONER = 0.7, 0.5
 
 # An end whose fastest reaction takes no longer is where it was captured. Of one farther away the releases of its

@@ -96,7 +96,8 @@ class Program:
     Attributes
     ----------
     reactions, peer_reactions : how fast it reacts, and how fast its peers do
-    is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its host
+    is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its
+        host; set by ``Findings._judge``
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
         connection, an Echo: what its timestamps say, how many ms after that one)
     no_wait_frames : by connection, the first and the last frame of these, without those that wait by their timestamps

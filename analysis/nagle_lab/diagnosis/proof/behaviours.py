@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
 
-MOSTLY = 0.5  # of the candidates with late ACKs: where so many are stalls, nothing hides them
+MOSTLY_STALLS = 0.5  # of the candidates with late ACKs: where so many are stalls, nothing hides them
 MOST_CONNECTIONS = 30  # that are judged by themselves
 
 
@@ -27,7 +27,7 @@ def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Jud
     """
     together = prove(c, program, setting)
     late = c.only((c.late_by(0) >= LEAST_DELAY) & (c.ack_frame > 0) & (c.pure > 0))
-    if together.stall_count >= MOSTLY * len(late) or setting.kernel_answers.until:
+    if together.stall_count >= MOSTLY_STALLS * len(late) or setting.kernel_answers.until:
         return together
     return _judged_apart(c, late, program, setting, together)
 

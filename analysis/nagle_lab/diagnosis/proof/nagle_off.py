@@ -75,7 +75,7 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
     """
     if observed.setting.astray_share:
         return late
-    often = late.among(late.connection, _often(_not_held_by_connection(observed), late))
+    often = late.among(late.connection, _often(_sent_without_waiting_by_connection(observed), late))
     apart = may_be_while_on(often, observed)
     mixed = often.not_among(often.connection, apart.connection)
     reject_as_off(mixed, observed, judged)
@@ -142,7 +142,7 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
         yield fastest - quiet, fastest + quiet
 
 
-def _not_held_by_connection(observed: Observed) -> Counter[int]:
+def _sent_without_waiting_by_connection(observed: Observed) -> Counter[int]:
     """How often small data surely left beside unacknowledged small data, by connection."""
     return _by_connection(observed.program.sent_without_waiting(SURELY_BESIDE))
 
@@ -183,7 +183,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
     kept: list[Column] = []
     all_before: list[Column] = []
     chances: list[float] = []
-    beside, frames = _not_held_by_connection(observed), observed.program.no_wait_frames
+    beside, frames = _sent_without_waiting_by_connection(observed), observed.program.no_wait_frames
     seems_held = _seem_held(c, observed)
     for group in groups(c.connection):
         number = int(c.connection[group[0]])

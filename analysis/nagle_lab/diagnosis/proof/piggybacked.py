@@ -38,13 +38,13 @@ EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it l
 SOME_OF = 0.1  # of the piggybacked: an end that sends more than so many beside unacknowledged data does not hold
 # Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
 # walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
-STEADY = 0.55
+STEADY_RATE = 0.55
 # A peer sends by a clock of its own if the distances of its data vary less than its reaction times, by more than
 # chance: BY_CHANCE divided by the root of their number. Judged from PAIRS on.
 BY_CHANCE, PAIRS = 1.5, 20
 SURELY_KERNEL = 1.3  # times its answers to SYNs: so long takes a kernel, and the fastest program 1.7 times
 SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance
-APART = 0.25  # away from it, where data that crosses is as quick by chance
+SELDOM_AWAY = 0.25  # the same away from the sender, where data that crosses is as quick by chance
 
 
 def judge_piggybacked(
@@ -277,7 +277,7 @@ def _are_by_a_clock(prompt: Candidates, observed: Observed) -> bool:
     for group in groups(connections):
         stray = _stray(*([int(number) for number in pick(column, group)] for column in (sizes, times)))
         strays += [stray] * (len(group) >= CONCLUSIVE)
-    return bool(strays) and percentile(strays, 50) <= STEADY and percentile(strays, 90) < 1
+    return bool(strays) and percentile(strays, 50) <= STEADY_RATE and percentile(strays, 90) < 1
 
 
 def _stray(sizes: list[int], times: list[int]) -> float:
@@ -377,7 +377,7 @@ def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> 
     """
     no_new_ack = observed.program.reactions.no_new_ack
     crossed, quick = sum(ns < low for ns in no_new_ack), sum(low <= ns <= high for ns in no_new_ack)
-    return len(no_new_ack) >= COMPARABLE and crossed >= REPEATED and quick <= APART * len(no_new_ack)
+    return len(no_new_ack) >= COMPARABLE and crossed >= REPEATED and quick <= SELDOM_AWAY * len(no_new_ack)
 
 
 def _sent_unasked(c: Candidates, observed: Observed, piggybacked: Candidates) -> Candidates:

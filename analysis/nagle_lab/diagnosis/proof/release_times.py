@@ -82,14 +82,14 @@ def _slowest_at_peer(near: Candidates, observed: Observed) -> float:
     answers, is_coarse = _answers(observed), observed.setting.resolution > FINE
     are_alike = not is_coarse and _are_alike(near, observed)
     is_unknown = not answers and not are_alike and not is_coarse  # how fast that end is
-    if is_unknown and _is_none_sooner_than_woken(near) and not _follow_early_acks_as_a_kernel(observed.program):
+    if is_unknown and _is_none_sooner_than_woken(near) and not _early_releases_are_a_kernels(observed.program):
         return SOONEST_WOKEN
     slowest = SYN_ANSWERS_AT_PEER * percentile(answers, 90) if answers else 0
     limit = max(AT_PEER, min(slowest, AT_PEER_ALIKE if are_alike else SLOWEST_AT_PEER))
     return max(limit, _slowest_on_short_path(observed.program.reactions))
 
 
-def _follow_early_acks_as_a_kernel(program: Program) -> bool:
+def _early_releases_are_a_kernels(program: Program) -> bool:
     """Whether data follows early ACKs sooner than from a woken program, and each as soon: its kernel had held it."""
     released = program.reactions.release
     if len(released) < COMPARABLE:
@@ -171,7 +171,9 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     answer, apart = percentile(answers, 50), percentile(queued.since_host_busy, 50)
     if apart > answer:
         return None  # a program that writes to one connection after the other takes longer for each
-    if not _follows_early_acks(observed) and (apart > ONE_BEHIND_THE_OTHER * answer or not _are_in_order(queued)):
+    if not _early_releases_are_as_soon_as_syns(observed) and (
+        apart > ONE_BEHIND_THE_OTHER * answer or not _are_in_order(queued)
+    ):
         return None
     if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
         return None  # all as late as the last one: what they stand behind is a pause
@@ -191,7 +193,7 @@ def _are_in_order(queued: Candidates) -> bool:
     return len(together) >= COMPARABLE and in_order > IN_ORDER * len(together)
 
 
-def _follows_early_acks(observed: Observed) -> bool:
+def _early_releases_are_as_soon_as_syns(observed: Observed) -> bool:
     """Whether data follows early ACKs as soon as SYNs are answered, or sooner than any program that sleeps."""
     answers, early = observed.program.reactions.handshake, observed.program.reactions.release
     limit = max(SOON_AS_SYNS * percentile(answers, 50), SOONEST_WOKEN)
