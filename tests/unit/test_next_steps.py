@@ -434,3 +434,18 @@ def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(tmp_path):
     path.write_bytes(pcap_bytes(merge(front.segments, back.segments)))
     step = dict(idle_gaps(analyze(path)))["next"]
     assert step.startswith("the other servers may have waited for their own connections to 10.0.0.9:8000")
+
+
+def test_where_the_path_hides_it_the_lines_record_at_both_ends():
+    """And then have both judged together; of one host there is no other end."""
+    result = analyze(CAPTURES / "held-out" / "fifteenth-radio-server.server.pcap.gz")
+    assert result.reason.endswith("capture at both ends (`--same-traffic`)")
+    tcpdump = "tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp"
+    assert commands(result, None) == [
+        ("In a shell on 10.11.0.1, as root, while it is slow", [f"{tcpdump}/client.pcap 'tcp port 5432'"]),
+        ("At the same time, in a shell on 10.11.0.2, as root", [f"{tcpdump}/server.pcap 'tcp port 5432'"]),
+        ("Then, with both files on one host", ["nagle-lab analyze --same-traffic /tmp/client.pcap /tmp/server.pcap"]),
+    ]
+    one = result.connections[0]
+    here = replace(one, client=replace(one.client, ip="127.0.0.1"), server=replace(one.server, ip="127.0.0.1"))
+    assert commands(replace(result, connections=[here]), None) == []

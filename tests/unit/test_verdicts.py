@@ -702,3 +702,11 @@ def test_where_a_tenth_carries_no_data_no_filter_is_blamed():
 def test_nearly_all_connections_in_one_direction_are_not_all():
     evidence = VerdictInput(1000, exchanges=2, stalls=0, one_way=0.997)
     assert "of 99% of the connections" in decide(evidence)[1]
+
+
+@pytest.mark.parametrize("of_a_server", [False, True])
+def test_who_captured_at_both_ends_is_not_told_to(of_a_server):
+    left_open = VerdictInput(100, exchanges=20, stalls=0, unresolved={Obstacle.PATH_VARIES: 5})
+    alone = replace(left_open, unresolved={}, servers={"192.0.2.1:80": left_open}) if of_a_server else left_open
+    assert decide(alone)[1].endswith("delay as much; capture at both ends (`--same-traffic`)")
+    assert decide(replace(alone, is_of_both_ends=True))[1].endswith("delay as much; capture for longer")

@@ -208,7 +208,7 @@ def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
     if whole.is_data_only and obstacle is Obstacle.CAPTURE_INCOMPLETE:
         why = _ACKS_LEFT_OUT
     elif whole.is_of_both_ends and obstacle is Obstacle.PATH_VARIES:
-        why = _AT_BOTH_ENDS
+        why = _VARIES_AT_BOTH_ENDS
     return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {why}"
 
 
@@ -225,6 +225,7 @@ def _exchanges_text(exchanges: int) -> str:
 
 
 _AT_THE_SENDER = "capture at the end that sends it"
+AT_BOTH_ENDS = "capture at both ends (`--same-traffic`)"
 _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
     "something else; capture on the host that sends it, all its connections together (`tcpdump -i any tcp`)",
@@ -237,8 +238,7 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.NO_HANDSHAKE: "data waited for ACKs that came 38 ms later or more, as everything of that end does; no "
     "handshake shows whether the path or its delayed-ACK timer takes so long; capture while any new connection "
     "between the two hosts begins",
-    Obstacle.PATH_VARIES: "data followed a late ACK, but the path or a busy host may delay as much; capture at both "
-    "ends (`--same-traffic`)",
+    Obstacle.PATH_VARIES: "data followed a late ACK, but the path or a busy host may delay as much; " + AT_BOTH_ENDS,
     Obstacle.COARSE_CLOCK: "data followed a late ACK, but how soon, the capture's clock is too coarse to say; "
     "capture with time stamps of a microsecond or less",
     Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but elsewhere the same server waits for no ACK: "
@@ -251,7 +251,7 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
     "then; record at the end that sends it with `nagle-lab watch`, which asks the kernel what waits",
 }
-_AT_BOTH_ENDS = "data followed a late ACK, but a busy host or the path may delay as much; capture for longer"
+_VARIES_AT_BOTH_ENDS = "data followed a late ACK, but a busy host or the path may delay as much; capture for longer"
 _ACKS_LEFT_OUT = (
     "data followed an ACK that is not in the capture, nor is any other without data, "
     "as if a filter had left them out; capture with the filter 'tcp', and keep all of it"

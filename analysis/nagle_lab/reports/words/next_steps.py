@@ -7,7 +7,7 @@ from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.reason import data_may_have_waited, larger_cause
 from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, EndProcess, NamedEnd, Result
 from nagle_lab.diagnosis.result.spread import duration_text
-from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import AT_BOTH_ENDS, Verdict
 from nagle_lab.diagnosis.result.which_connections import busiest, stalled_upstreams
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.packet.segment import end_text
@@ -180,6 +180,8 @@ def commands(
     if not s.held_ends or not s.delayed_ends:
         if not running:
             return []
+        if AT_BOTH_ENDS in result.reason:
+            return _record_at_both_ends(result)
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by)]
@@ -270,6 +272,20 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
     return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [_capture(end)])]
 
 
+def _record_at_both_ends(result: Result) -> list[tuple[str, list[str]]]:
+    """Where the path hides what was held: record at both ends of the connection with the most left open."""
+    most = max(result.connections, key=lambda connection: connection.unresolved)
+    client, server = most.client, most.server
+    if _is_one_host(client, server):
+        return []
+    only, both = f"'tcp port {server.port}'", "nagle-lab analyze --same-traffic /tmp/client.pcap /tmp/server.pcap"
+    return [
+        (f"In a shell on {_host(client)}, as root, while it is slow", [_tcpdump("client", only)]),
+        (f"At the same time, in a shell on {_host(server)}, as root", [_tcpdump("server", only)]),
+        ("Then, with both files on one host", [both]),
+    ]
+
+
 def _tcpdump(file: str, only: str) -> str:
     return f"tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/{file}.pcap {only}"
 
@@ -313,9 +329,9 @@ _WITHOUT_LINUX = (
 )
 
 
-def _is_one_host(held: NamedEnd, delayed: NamedEnd) -> bool:
+def _is_one_host(one: NamedEnd | Endpoint, other: NamedEnd | Endpoint) -> bool:
     """Whether what they send each other leaves by no device: by 127.0.0.1, or an address of that host."""
-    return held.ip == delayed.ip or ipaddress.ip_address(held.ip).is_loopback
+    return one.ip == other.ip or ipaddress.ip_address(one.ip).is_loopback
 
 
 def _quick_acks(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> list[str]:
