@@ -206,6 +206,53 @@ def test_the_same_capture_twice_tells_no_more_than_once(at):
     assert pair.nearer.reason.endswith("capture at both ends (`--same-traffic`)")
 
 
+def test_a_capture_of_one_direction_takes_nothing_away(at, run):
+    conversation = talk(server_held, rtt_ns=20 * MS)
+    one_way = [one for one in conversation.seen_at("client") if one.src == "10.0.0.2"]
+    client, server = at(one_way, "client"), at(conversation, "server")
+    pair = analyze_same_traffic(client, server)
+    assert (pair.verdict, pair.connections) == (Verdict.STALL, 0)
+    assert pair.nearer.summary.stalls == analyze(server).summary.stalls == 19
+    _, out, _ = run("analyze", "--same-traffic", client, server)
+    assert "each capture by itself" in out
+
+
+def test_what_offload_merges_at_one_end_is_found_at_the_other(at):
+    """The trigger leaves its host in one packet with the full segment before it."""
+
+    def a_tail_and_more(c: Conversation, _: int) -> None:
+        c.client_sends(100, after_ns=2 * MS)
+        c.server_sends(1448, after_ns=100 * US, flags="A")
+        c.server_sends(200, after_ns=1 * US)
+        c.client_acks(after_ns=10 * US, ack=c.server.next_seq - 200)
+        c.client_acks(after_ns=40 * MS)
+        c.server_sends(300, after_ns=10 * US)
+        c.client_acks(after_ns=10 * US)
+
+    conversation = talk(a_tail_and_more, rtt_ns=20 * MS)
+    merged: list[Segment] = []
+    for one in conversation.seen_at("server"):
+        if one.length == 200:
+            merged[-1] = replace(merged[-1], length=1648, flags="PA")
+        else:
+            merged.append(one)
+    pair = analyze_same_traffic(at(conversation, "client"), at(merged, "server"))
+    assert pair.matched == pair.results[0].summary.stalls == pair.results[1].summary.stalls >= 18
+
+
+@pytest.mark.parametrize(("coarse", "verdict"), [("client", "STALL"), ("server", "INCONCLUSIVE")])
+def test_a_coarse_clock_matters_where_the_data_is_sent(at, coarse, verdict):
+    """How late ACKs were a clock of 1 ms tells, too; how soon they released the data it does not."""
+    conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
+    ends = [
+        at([replace(one, ts_ns=one.ts_ns // MS * MS) for one in conversation.seen_at(end)], end)
+        if end == coarse
+        else at(conversation, end)
+        for end in ("client", "server")
+    ]
+    assert analyze_same_traffic(*ends).verdict == verdict
+
+
 def test_clocks_that_are_apart_do_not_matter(at):
     """One is an hour ahead, and 200 ppm fast."""
     conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
@@ -274,7 +321,7 @@ def test_a_clean_pair_says_which_part_of_the_reply_is_the_path(at, run):
     assert 20 <= at_client.p50 - at_server.p50 <= 20.1
     _, out, _ = run("analyze", "--same-traffic", client, server)
     words = " ".join(out.split())
-    assert "in both no stall" in words
+    assert "in both 1 connection, no stall" in words
     assert "below is what server.pcap shows" in words
     assert f"p50 {at_server.p50:.2f} ms after the request in server.pcap" in words
     assert "the path between them takes 20.0" in words

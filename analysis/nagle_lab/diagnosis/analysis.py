@@ -176,16 +176,17 @@ class Analysis:
         with self._capture, other._capture, self._records.engine as own, other._records.engine as its:
             for engine in (own, its):
                 engine.finish()
-            seen, seen_there = BothEnds(own.tables, its.tables), BothEnds(its.tables, own.tables)
+            seen = BothEnds(own.tables, its.tables, its.totals().resolution)
+            seen_there = BothEnds(its.tables, own.tables, own.totals().resolution)
             if not (ends := seen.shared()):
                 raise NagleLabError(
                     f"{' '.join(self._capture.names)} and {' '.join(other._capture.names)} have no connection in "
                     "common: not the same traffic"
                 )
-            ends_there, resolution = seen_there.shared(), max(engine.totals().resolution for engine in (own, its))
+            ends_there = seen_there.shared()
             results = (
-                self._summarize(own, lambda *one: frozenset(one) in ends, resolution, seen),
-                other._summarize(its, lambda *one: frozenset(one) in ends_there, resolution, seen_there),
+                self._summarize(own, lambda *one: frozenset(one) in ends, seen),
+                other._summarize(its, lambda *one: frozenset(one) in ends_there, seen_there),
             )
             return pair_of(results, (own.tables, its.tables), seen)
 
@@ -193,10 +194,9 @@ class Analysis:
         self,
         engine: Engine,
         only: "Wanted | None" = None,
-        resolution: int = 0,
         both_ends: "BothEnds | None" = None,
     ) -> "Result":
-        """What the engine found; of two captures, with the coarser ``resolution`` of both, ns, by ``both_ends``."""
+        """What the engine found; of two captures of the same traffic by what both show."""
         # Imported now, so that who reads a large capture can do it beside the reading.
         from nagle_lab.diagnosis.findings import Findings  # noqa: PLC0415
         from nagle_lab.diagnosis.summary import summarize  # noqa: PLC0415
@@ -209,7 +209,7 @@ class Analysis:
         answers = self._capture.facts.kernel_answers
         findings = Findings(
             engine.tables,
-            max(totals.resolution, resolution),
+            totals.resolution,
             only or self._only,
             copied=copied,
             answers=answers,

@@ -14,7 +14,7 @@ from typing import Any, cast
 from nagle_lab.diagnosis.observed.connection_columns import socket_address
 from nagle_lab.diagnosis.observed.observed import NEAR, SOONER_AT_HOME, late_margin
 from nagle_lab.diagnosis.same_connections import Row, SameConnection, ends_of, pair_connections
-from nagle_lab.tcp.events import Echo
+from nagle_lab.tcp.events import MS, Echo
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table, Tables
 
@@ -28,9 +28,11 @@ _OF_SENDER = (
 )  # fmt: skip
 _OF_PEER = ("ack_clock", "beyond_full")
 
+COARSE_FOR_ACKS = 1 * MS  # a fifth of what an ACK is late by at least
+
 CandidateKey = tuple[int, int, int, int]
 """A candidate in both captures: the own numbers of its connection and of the side, and both sequence numbers."""
-_key = itemgetter(*(_CANDIDATE[name] for name in ("connection", "side", "trigger_seq", "release_seq")))
+_key = itemgetter(*(_CANDIDATE[name] for name in ("connection", "side", "trigger_end", "release_seq")))
 
 
 def candidate_key(row: Row) -> CandidateKey:
@@ -41,6 +43,8 @@ def candidate_key(row: Row) -> CandidateKey:
 class BothEnds:
     """What the proof of one capture rests on, its ``own`` tables; ``other`` are those of the same traffic elsewhere.
 
+    ``other_resolution`` is that of the other one's clock, ns.
+
     Attributes
     ----------
     tables : connections, reactions and candidates as both captures show them, in the rows of the own ones
@@ -48,8 +52,8 @@ class BothEnds:
     not_in_both : those of them that may be stalls all the same: the other capture lacks their segments
     """
 
-    def __init__(self, own: Tables, other: Tables) -> None:
-        self._own, self._other = own, other
+    def __init__(self, own: Tables, other: Tables, other_resolution: int) -> None:
+        self._own, self._other, self._other_resolution = own, other, other_resolution
         self._pairs = pair_connections(own, other)
         self._numbers = {pair.other_number: number for number, pair in self._pairs.items()}
         counterparts = self._find_counterparts()
@@ -79,9 +83,14 @@ class BothEnds:
             self.tables.connection.fill_in(number, "left_out", 1)
 
     @property
+    def connections(self) -> int:
+        """How many of the own connections the other capture has, too, with both directions."""
+        return len(self._pairs)
+
+    @property
     def are_at_both(self) -> bool:
         """Whether each end of each connection in both captures is near one of them."""
-        return all(pair.are_both_near for pair in self._pairs.values())
+        return bool(self._pairs) and all(pair.are_both_near for pair in self._pairs.values())
 
     def is_at(self, sides: Iterable[tuple[int, int]]) -> bool:
         """Whether one of the captures was taken at the host of these sides of connections, by their numbers.
@@ -93,6 +102,20 @@ class BothEnds:
             return False
         its, peers, elsewhere = map(min, zip(*answers, strict=True))
         return bool(peers >= NEAR or 0 <= its <= SOONER_AT_HOME * max(peers, elsewhere))
+
+    def resolution(self, sides: Iterable[tuple[int, int]], own: int) -> int:
+        """The resolution of the clock that tells how soon these sides of connections send, ns; ``own`` is the own's.
+
+        Where ACKs are stamped more coarsely than by COARSE_FOR_ACKS, that of the clock that tells how late they are.
+        """
+        pairs = [(self._pairs[number], side) for number, side in sides if number in self._pairs]
+
+        def coarser(of_peers: int) -> int:
+            nearer = {pair.is_other_nearer[side ^ of_peers] for pair, side in pairs}
+            return max((self._other_resolution if is_other else own for is_other in nearer), default=own)
+
+        of_senders, of_peers = coarser(0), coarser(1)
+        return max(of_senders, of_peers) if of_peers > COARSE_FOR_ACKS else of_senders
 
     def key_there(self, row: Row) -> CandidateKey | None:
         """The key of a row of the other capture's candidates; None where the own one lacks the connection."""
@@ -169,7 +192,7 @@ class BothEnds:
                 _merge_candidate(merged, theirs, pair)
             elif (number, side, release) in sent_before:
                 merged[_CANDIDATE["echo"]] = Echo.BEFORE
-            else:
+            elif self._pairs:  # without any, each is judged by itself
                 self.set_aside.append(place)
                 connection = self._own.connection.row(number)
                 is_shared = pair or ends_of(connection) in ends_there

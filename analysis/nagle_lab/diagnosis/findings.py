@@ -228,7 +228,8 @@ class Findings:
         """The setting by the connections of these candidates, not by others: their clock, and segments astray."""
         if self._both_ends:
             sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
-            setting = replace(setting, is_at_sender=self._both_ends.is_at(sides))
+            resolution = self._both_ends.resolution(sides, setting.resolution)
+            setting = replace(setting, is_at_sender=self._both_ends.is_at(sides), resolution=resolution)
         if not setting.astray_share and self.resolution == setting.resolution:
             return setting
         columns, resolution = self.connections.layout.columns, setting.resolution

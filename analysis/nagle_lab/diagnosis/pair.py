@@ -25,6 +25,7 @@ class Pair:
     Attributes
     ----------
     results : of each capture, judged with what the other one shows
+    connections : how many both have, with both directions in each; 0: each capture is judged by itself
     matched : stalls that both show
     only_in : stalls that only that capture shows, by file
     ack_delay_ms : from the trigger's arrival to the late ACK, at the capture nearer the delaying end
@@ -33,6 +34,7 @@ class Pair:
     """
 
     results: tuple[Result, Result]
+    connections: int
     matched: int
     only_in: tuple[int, int]
     ack_delay_ms: Spread | None
@@ -75,6 +77,7 @@ class Pair:
             "verdict": self.verdict,
             "verdicts": [result.verdict for result in self.results],
             "nearer": self.nearer.source.file,
+            "connections": self.connections,
             "matched": self.matched,
             "only_in": self.only_in,
             "ack_delay_ms": self.ack_delay_ms,
@@ -97,6 +100,7 @@ def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables], both_
     hold = [max(whole, other) for (_, whole), (_, other) in common]
     return Pair(
         results=results,
+        connections=both_ends.connections,
         matched=len(common),
         only_in=(len(one) - len(common), len(two) - len(common)),
         ack_delay_ms=spread(delay),

@@ -129,10 +129,13 @@ def _candidates(tables: Tables, paired: Container[int]) -> Iterator[tuple[Any, i
         number, side = row[_CANDIDATE["connection"]], row[_CANDIDATE["side"]]
         if number in connections:
             connection, ends = connections[number]
-            seqs = row[_CANDIDATE["trigger_seq"]], row[_CANDIDATE["release_seq"]]
+            seqs = row[_CANDIDATE["trigger_end"]], row[_CANDIDATE["release_seq"]]
             yield (seqs, packed_end(connection, side), ends), number, side
 
 
 def _but(paired: Container[int], connections: Table) -> Iterator[tuple[int, Row]]:
-    numbered = ((row[_CONNECTION["number"]], row) for row in connections.rows())
-    return ((number, row) for number, row in numbered if number not in paired)
+    """Those that are not ``paired``, with their numbers; one direction alone shows no end's reactions."""
+    for row in connections.rows():
+        number, one, two = (row[_CONNECTION[name]] for name in ("number", ("packets", 0), ("packets", 1)))
+        if number not in paired and one and two:
+            yield number, row

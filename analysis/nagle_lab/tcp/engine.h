@@ -38,8 +38,8 @@ typedef struct {
     int32_t since_full;      /* to the release from the full segment before it, behind the trigger; -1 none is there */
     uint32_t ack_clock;      /* the ACK's TSval less its time in ms, or the trigger's if it is not captured; modulo 2**32 */
     uint32_t release_clock;  /* the same of the release, less its own time; both 0 without timestamps */
-    uint32_t trigger_seq;    /* sequence number */
-    uint32_t release_seq;
+    uint32_t trigger_end;    /* the sequence number behind it */
+    uint32_t release_seq;    /* that of the release: both are the same at each capture point, whatever offload merges */
 } candidate;
 
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */

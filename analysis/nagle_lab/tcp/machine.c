@@ -410,7 +410,7 @@ static int add_candidate_without_ack(machine *m, flow *f, int side, const segmen
         .trigger_to_ack = s->ts - before->ts, .ahead = NO_TIMESTAMPS, .arrival = -1, .since_full = -1, .exchange = number,
         .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
         .echo = AFTER, .announced = is_announced(&f->halves[side], before, s), .ack_clock = clock_of(s->tsecr, before->ts),
-        .trigger_seq = (uint32_t)before->start, .release_seq = s->seq,
+        .trigger_end = (uint32_t)before->end, .release_seq = s->seq,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }
@@ -460,7 +460,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
         .trigger_not_held = trigger->end == x->not_held_end, .since_full = (int32_t)since_full,
         .ack_clock = ack->tsval >= 0 ? clock_of(ack->tsval, ack->ts) : 0,
         .release_clock = s->timestamps ? clock_of(s->tsval, s->ts) : 0,
-        .trigger_seq = (uint32_t)trigger->start, .release_seq = s->seq,
+        .trigger_end = (uint32_t)trigger->end, .release_seq = s->seq,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
 }

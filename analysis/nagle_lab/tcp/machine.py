@@ -392,7 +392,7 @@ class Machine:
             echo=ECHO_AFTER,
             announced=is_announced(x, before, s),
             ack_clock=clock_of(s.tsecr, before.ts),
-            trigger_seq=before.start & 0xFFFFFFFF,
+            trigger_end=before.end & 0xFFFFFFFF,
             release_seq=s.seq,
         )
 
@@ -465,7 +465,7 @@ class Machine:
             trigger_not_held=trigger.end == x.not_held_end,
             ack_clock=clock_of(ack.tsval, ack.ts) if ack.tsval >= 0 else 0,
             release_clock=clock_of(s.tsval, s.ts) if s.timestamps else 0,
-            trigger_seq=trigger.start & 0xFFFFFFFF,
+            trigger_end=trigger.end & 0xFFFFFFFF,
             release_seq=s.seq,
         )
 

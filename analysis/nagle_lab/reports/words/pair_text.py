@@ -6,10 +6,9 @@ from nagle_lab.diagnosis.result.spread import plural
 
 def pair_facts(pair: Pair) -> list[tuple[str, str]]:
     """Names and values of what is to be said of it, beside what its ``nearer`` capture shows."""
-    facts = [
-        ("judged by", f"both captures; below is what {pair.nearer.source.file} shows"),
-        ("in both", _matched(pair)),
-    ]
+    alone = "each capture by itself: there is no connection of which both have both directions"
+    by = "both captures" if pair.connections else alone
+    facts = [("judged by", f"{by}; below is what {pair.nearer.source.file} shows"), ("in both", _matched(pair))]
     if not pair.matched and (replies := _replies(pair)):
         facts.append(("reply", replies))
     if len({result.verdict for result in pair.results}) > 1:
@@ -25,14 +24,15 @@ def pair_facts(pair: Pair) -> list[tuple[str, str]]:
 
 
 def _matched(pair: Pair) -> str:
+    connections = f"{pair.connections:,} {plural('connection', pair.connections)}"
     if not pair.matched and not any(pair.only_in):
-        return "no stall"
+        return f"{connections}, no stall"
     alone = [
-        f", and {count} in {result.source.file} only"
+        f", and {count:,} in {result.source.file} only"
         for count, result in zip(pair.only_in, pair.results, strict=True)
         if count
     ]
-    return f"{pair.matched} {plural('stall', pair.matched)}{''.join(alone)}"
+    return f"{connections}, {pair.matched:,} {plural('stall', pair.matched)}{''.join(alone)}"
 
 
 def _replies(pair: Pair) -> str:
