@@ -224,7 +224,7 @@ def test_two_captures_of_the_same_traffic_tell_delay_and_hold_apart(run):
     both = [STALLED, STALLED.with_name("client.pcap")]
     code, out, _ = run("analyze", "--same-traffic", *both)
     assert code == 0
-    assert "in both       96 stalls\n" in out
+    assert "in both       4 connections, 96 stalls\n" in out
     code, out, _ = run("analyze", "--same-traffic", "--json", *both)
     pair = json.loads(out.splitlines()[0])
     assert (pair["schema"], pair["matched"], pair["only_in"]) == ("nagle-lab-pair/1", 96, [0, 0])

@@ -176,24 +176,17 @@ class Analysis:
         with self._capture, other._capture, self._records.engine as own, other._records.engine as its:
             for engine in (own, its):
                 engine.finish()
-            seen = BothEnds(own.tables, its.tables, its.totals().resolution)
-            seen_there = BothEnds(its.tables, own.tables, own.totals().resolution)
-            if not (ends := seen.shared()):
-                raise NagleLabError(
-                    f"{' '.join(self._capture.names)} and {' '.join(other._capture.names)} have no connection in "
-                    "common: not the same traffic"
-                )
-            ends_there = seen_there.shared()
-            results = (
-                self._summarize(own, lambda *one: frozenset(one) in ends, seen),
-                other._summarize(its, lambda *one: frozenset(one) in ends_there, seen_there),
-            )
+            resolution, its_resolution = own.totals().resolution, its.totals().resolution
+            seen = BothEnds(own.tables, its.tables, (resolution, its_resolution))
+            seen_there = BothEnds(its.tables, own.tables, (its_resolution, resolution))
+            if not seen.may_be_one:
+                raise NagleLabError(_why_not_the_same(self, other, own, its))
+            results = self._summarize(own, seen), other._summarize(its, seen_there)
             return pair_of(results, (own.tables, its.tables), seen)
 
     def _summarize(
         self,
         engine: Engine,
-        only: "Wanted | None" = None,
         both_ends: "BothEnds | None" = None,
     ) -> "Result":
         """What the engine found; of two captures of the same traffic by what both show."""
@@ -210,10 +203,22 @@ class Analysis:
         findings = Findings(
             engine.tables,
             totals.resolution,
-            only or self._only,
+            self._only,
             copied=copied,
             answers=answers,
             paths=self._paths,
             both_ends=both_ends,
         )
         return summarize(self._capture, totals, findings, listed)
+
+
+def _why_not_the_same(one: Analysis, two: Analysis, *engines: Engine) -> str:
+    """Why two captures, in which engines found no connection in common, are not of the same traffic."""
+    names = [" ".join(analysis._capture.names) for analysis in (one, two)]
+    for name, engine in zip(names, engines, strict=True):
+        if not engine.connections:
+            return f"{name}: no TCP connection in it, or too few bytes of each packet: nothing to compare"
+    return (
+        f"{names[0]} and {names[1]} have no connection in common, neither by addresses nor by sequence numbers: not "
+        "the same traffic, or not at the same time"
+    )

@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, cast
 
-from nagle_lab.diagnosis.observed.connection_columns import socket_address
-from nagle_lab.diagnosis.observed.observed import NEAR, SOONER_AT_HOME, late_margin
-from nagle_lab.diagnosis.same_connections import Row, SameConnection, ends_of, pair_connections
-from nagle_lab.tcp.events import MS, Echo
+from nagle_lab.diagnosis.observed.observed import NEAR, SOONER_AT_HOME
+from nagle_lab.diagnosis.same_connections import Row, SameConnection, have_common_ends, pair_connections
+from nagle_lab.tcp.events import Echo
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table, Tables
 
@@ -27,8 +26,6 @@ _OF_SENDER = (
     "since_full", "trigger_not_held",
 )  # fmt: skip
 _OF_PEER = ("ack_clock", "beyond_full")
-
-COARSE_FOR_ACKS = 1 * MS  # a fifth of what an ACK is late by at least
 
 CandidateKey = tuple[int, int, int, int]
 """A candidate in both captures: the own numbers of its connection and of the side, and both sequence numbers."""
@@ -43,39 +40,31 @@ def candidate_key(row: Row) -> CandidateKey:
 class BothEnds:
     """What the proof of one capture rests on, its ``own`` tables; ``other`` are those of the same traffic elsewhere.
 
-    ``other_resolution`` is that of the other one's clock, ns.
+    ``resolutions`` are those of both clocks, the own one first, ns.
 
     Attributes
     ----------
     tables : connections, reactions and candidates as both captures show them, in the rows of the own ones
-    set_aside : rows of the candidates that are not judged, for the other capture does not have them; ascending
-    not_in_both : those of them that may be stalls all the same: the other capture lacks their segments
+    may_be_one : whether they may be of the same traffic: a connection is in both, or the ends of one are
+    together : rows of the candidates that both captures show, ascending: these are judged by both
+    denied : rows of those that the other capture shows to be none; the rest is judged by the own one alone
     """
 
-    def __init__(self, own: Tables, other: Tables, other_resolution: int) -> None:
-        self._own, self._other, self._other_resolution = own, other, other_resolution
-        self._pairs = pair_connections(own, other)
+    def __init__(self, own: Tables, other: Tables, resolutions: tuple[int, int]) -> None:
+        self._own, self._other = own, other
+        pairs = pair_connections(own, other, resolutions)
+        self.may_be_one = bool(pairs) or have_common_ends(own.connection, other.connection)
+        self._pairs = {number: pair for number, pair in pairs.items() if pair.is_usable}
         self._numbers = {pair.other_number: number for number, pair in self._pairs.items()}
         counterparts = self._find_counterparts()
-        self.set_aside: list[int] = []
-        self.not_in_both: list[int] = []
+        self._frames = sorted(self._frames_of_both(counterparts))
+        self.together: list[int] = []
+        self.denied: list[int] = []
         self.tables = Tables()
         self._merge_connections()
         self._merge_reactions()
-        self._merge_no_waits(counterparts)
+        self._merge_no_waits()
         self._merge_candidates(counterparts)
-
-    def shared(self) -> set[frozenset[tuple[str, int]]]:
-        """Both ends, each an address and a port, of the own connections that the other capture has, too.
-
-        So are those between the same ends of which it may have another part.
-        """
-        there = {ends_of(row) for row in self._other.connection.rows()}
-        return {
-            frozenset(socket_address(row, side) for side in (0, 1))
-            for row in self._own.connection.rows()
-            if row[_CONNECTION["number"]] in self._pairs or ends_of(row) in there
-        }
 
     def leave_out(self, connections: Collection[int]) -> None:
         """Do not judge these."""
@@ -84,13 +73,18 @@ class BothEnds:
 
     @property
     def connections(self) -> int:
-        """How many of the own connections the other capture has, too, with both directions."""
+        """How many of the own connections are judged by both captures."""
         return len(self._pairs)
 
     @property
     def are_at_both(self) -> bool:
-        """Whether each end of each connection in both captures is near one of them."""
+        """Whether each end of each of these connections is near one of the captures."""
         return bool(self._pairs) and all(pair.are_both_near for pair in self._pairs.values())
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether the captures were taken at different places."""
+        return any(pair.are_apart for pair in self._pairs.values())
 
     def is_at(self, sides: Iterable[tuple[int, int]]) -> bool:
         """Whether one of the captures was taken at the host of these sides of connections, by their numbers.
@@ -103,35 +97,37 @@ class BothEnds:
         its, peers, elsewhere = map(min, zip(*answers, strict=True))
         return bool(peers >= NEAR or 0 <= its <= SOONER_AT_HOME * max(peers, elsewhere))
 
-    def resolution(self, sides: Iterable[tuple[int, int]], own: int) -> int:
-        """The resolution of the clock that tells how soon these sides of connections send, ns; ``own`` is the own's.
-
-        Where ACKs are stamped more coarsely than by COARSE_FOR_ACKS, that of the clock that tells how late they are.
-        """
-        pairs = [(self._pairs[number], side) for number, side in sides if number in self._pairs]
-
-        def coarser(of_peers: int) -> int:
-            nearer = {pair.is_other_nearer[side ^ of_peers] for pair, side in pairs}
-            return max((self._other_resolution if is_other else own for is_other in nearer), default=own)
-
-        of_senders, of_peers = coarser(0), coarser(1)
-        return max(of_senders, of_peers) if of_peers > COARSE_FOR_ACKS else of_senders
+    def resolution(self, sides: Iterable[tuple[int, int]]) -> int:
+        """The resolution of the clock, ns, that tells how soon these sides of connections send."""
+        pairs = ((self._pairs[number], side) for number, side in sides)
+        coarsest: int = max(pair.resolutions[pair.is_other_nearer[side]] for pair, side in pairs)
+        return coarsest
 
     def key_there(self, row: Row) -> CandidateKey | None:
-        """The key of a row of the other capture's candidates; None where the own one lacks the connection."""
+        """The key of a row of the other capture's candidates; None where it is of no connection of both."""
         number, side, trigger, release = candidate_key(row)
-        own = self._numbers.get(number)
-        return None if own is None else (own, side ^ self._pairs[own].are_swapped, trigger, release)
+        if (own := self._numbers.get(number)) is None:
+            return None
+        pair = self._pairs[own]
+        side ^= pair.are_swapped
+        return own, side, pair.seq_here(side, trigger), pair.seq_here(side, release)
 
     def _find_counterparts(self) -> list[int | None]:
-        """For each own candidate the row of the other capture's; None where that has none."""
-        there = {self.key_there(row): place for place, row in enumerate(self._other.candidate.rows())}
-        return [there.get(candidate_key(row)) for row in self._own.candidate.rows()]
+        """For each own candidate the row of the other capture's; None where one of them lacks it, or its ACK."""
+        ack = _CANDIDATE["ack_frame"]
+        there = {self.key_there(row): place for place, row in enumerate(self._other.candidate.rows()) if row[ack]}
+        return [there.get(candidate_key(row)) if row[ack] else None for row in self._own.candidate.rows()]
 
     def _merge_connections(self) -> None:
-        for row in self._own.connection.rows():
-            number = row[_CONNECTION["number"]]
-            self.tables.connection.put(number, self._pairs[number].merged if number in self._pairs else row)
+        for own in self._own.connection.rows():
+            number, row = own[_CONNECTION["number"]], list(own)
+            if pair := self._pairs.get(number):
+                row = pair.merged
+                for side in (0, 1):
+                    first = _CONNECTION["first_not_held", side]
+                    if pair.is_other_nearer[side] and row[first]:
+                        row[first] = self._frame_here(row[first])
+            self.tables.connection.put(number, row)
 
     def _merge_reactions(self) -> None:
         """Those of each side from the capture nearer to it."""
@@ -159,19 +155,22 @@ class BothEnds:
                 ours[connection], ours[side] = number, row[side] ^ pair.are_swapped
                 yield ours
 
-    def _merge_no_waits(self, counterparts: list[int | None]) -> None:
-        """Those of each side from the capture nearer to it, in order of the own frames.
-
-        The others stand behind the own release next before them: so they were sent before and after the same ones.
-        """
+    def _merge_no_waits(self) -> None:
+        """Those of each side from the capture nearer to it, in order of the own frames."""
         release, rows = _NO_WAIT["release_frame"], list(self._of_nearer_here(self._own.no_wait))
-        frames = sorted(self._frames_of_both(counterparts))
         for ours in self._of_nearer_there(self._other.no_wait):
-            before = bisect_right(frames, ours[release], key=itemgetter(0)) - 1
-            ours[release] = frames[before][1] + 1 if before >= 0 else 1
+            ours[release] = self._frame_here(ours[release])
             rows.append(ours)
         for row in sorted(rows, key=itemgetter(release)):
             self.tables.no_wait.add(*row)
+
+    def _frame_here(self, other: int) -> int:
+        """An own frame for one of the other capture: behind the release that is next before it in both.
+
+        So it comes before and after the same releases.
+        """
+        before = bisect_right(self._frames, other, key=itemgetter(0)) - 1
+        return self._frames[before][1] + 1 if before >= 0 else 1
 
     def _frames_of_both(self, counterparts: list[int | None]) -> Iterator[tuple[int, int]]:
         """The frames of the releases that both show: the other capture's, and the own one."""
@@ -181,24 +180,32 @@ class BothEnds:
                 yield self._other.candidate.row(place)[frame], row[frame]
 
     def _merge_candidates(self, counterparts: list[int | None]) -> None:
-        sent_before = set(self._sent_before_there())
-        ends_there = {ends_of(row) for row in self._other.connection.rows()}
+        sent_before, lacks_ack = set(self._sent_before_there()), set(self._without_ack_there())
         for place, (row, counterpart) in enumerate(zip(self._own.candidate.rows(), counterparts, strict=True)):
             number, side, _, release = candidate_key(row)
             merged, pair = list(row), self._pairs.get(number)
+            merged[_CANDIDATE["under_way"]] = self._fastest_ack(number, 1 - side)
             if pair and counterpart is not None:
                 theirs = list(self._other.candidate.row(counterpart))
                 theirs[_CANDIDATE["arrival"]] = self._number_here(theirs[_CANDIDATE["arrival"]])
+                merged = list(row)
                 _merge_candidate(merged, theirs, pair)
+                self.together.append(place)
             elif (number, side, release) in sent_before:
                 merged[_CANDIDATE["echo"]] = Echo.BEFORE
-            elif self._pairs:  # without any, each is judged by itself
-                self.set_aside.append(place)
-                connection = self._own.connection.row(number)
-                is_shared = pair or ends_of(connection) in ends_there
-                if is_shared and not (pair and pair.is_shown_there(side, release)) and _is_late(row, connection):
-                    self.not_in_both.append(place)
+                self.together.append(place)
+            elif (
+                pair
+                and row[_CANDIDATE["ack_frame"]]
+                and (number, side, release) not in lacks_ack
+                and pair.is_shown_there(side, release)
+            ):
+                self.denied.append(place)
             self.tables.candidate.add(*merged)
+
+    def _fastest_ack(self, number: int, side: int) -> int:
+        fastest: int = self._own.connection.row(number)[_CONNECTION["fastest_ack", side]]
+        return max(fastest, 0)
 
     def _number_here(self, other: int) -> int:
         """The own number of a connection of the other capture; one that only that has is added to the connections."""
@@ -210,33 +217,43 @@ class BothEnds:
         return self._numbers.get(other, -1)
 
     def _sent_before_there(self) -> Iterator[tuple[int, int, int]]:
-        """What was sent before the ACK of the data before it arrived, as the other capture shows.
+        """What was sent before the ACK of the data before it had arrived, by its timestamps in the other capture.
 
         The own number of the connection, the side, and the sequence number.
         """
-        for row in self._other.no_wait.rows():
-            if (number := self._numbers.get(row[_NO_WAIT["connection"]])) is not None:
-                side = row[_NO_WAIT["side"]] ^ self._pairs[number].are_swapped
-                yield number, side, row[_NO_WAIT["release_seq"]]
+        return self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.BEFORE)
+
+    def _without_ack_there(self) -> Iterator[tuple[int, int, int]]:
+        """The same of data before which the other capture lacks the ACK, or may lack it."""
+        yield from self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.UNKNOWN)
+        yield from self._releases_there(self._other.candidate, _CANDIDATE["ack_frame"], 0)
+
+    def _releases_there(self, table: Table, column: int, value: int) -> Iterator[tuple[int, int, int]]:
+        """The same of the other capture's rows with that value in that column."""
+        connection, side, release = (table.layout.columns[name] for name in ("connection", "side", "release_seq"))
+        for row in table.rows():
+            if row[connection] in self._numbers and row[column] == value:
+                number = self._numbers[row[connection]]
+                pair = self._pairs[number]
+                at = row[side] ^ pair.are_swapped
+                yield number, at, pair.seq_here(at, row[release])
 
 
 def _merge_candidate(row: list[Any], other: Row, pair: SameConnection) -> None:
-    """Put into an own candidate what the ``other`` one shows better: of its sender, and how late its ACK was."""
+    """Put into an own candidate what the ``other`` one shows better: of its sender, and how late its ACK was.
+
+    That is as long as the delay surely was: without what the clock may be wrong by, and without the way between the
+    capture nearer to the peer and the peer.
+    """
     side, wait, under_way = (_CANDIDATE[name] for name in ("side", "trigger_to_ack", "under_way"))
-    is_sender_there, is_peer_there = pair.is_other_nearer[row[side]], pair.is_other_nearer[1 - row[side]]
-    near_peer = other if is_peer_there else row
-    ack_delay = near_peer[wait] - near_peer[under_way]
-    if is_sender_there:
+    sender, peer = row[side], 1 - row[side]
+    near_peer = other if pair.is_ack_from_other[peer] else row
+    resolution = pair.resolutions[pair.is_ack_from_other[peer]]
+    ack_delay = near_peer[wait] - max(near_peer[under_way], pair.fastest_ack_of(peer)) - resolution
+    if pair.is_other_nearer[sender]:
         for name in _OF_SENDER:
             row[_CANDIDATE[name]] = other[_CANDIDATE[name]]
-    if is_peer_there:
+    if pair.is_ack_from_other[peer]:
         for name in _OF_PEER:
             row[_CANDIDATE[name]] = other[_CANDIDATE[name]]
-    row[under_way] = max(row[wait] - ack_delay, 0)
-
-
-def _is_late(row: Row, connection: Row) -> bool:
-    """Whether the ACK of a candidate of that connection is a late one, as far as its own capture shows."""
-    fastest = max(connection[_CONNECTION["fastest_ack", 1 - row[_CANDIDATE["side"]]]], 0)
-    late_by = row[_CANDIDATE["trigger_to_ack"]] - max(fastest, row[_CANDIDATE["under_way"]])
-    return bool(late_by >= late_margin(fastest))
+    row[under_way] = row[wait] - max(ack_delay, 0)

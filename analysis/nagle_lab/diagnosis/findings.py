@@ -35,6 +35,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved, socket_address
+from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
 from nagle_lab.diagnosis.observed.observed import Setting
 from nagle_lab.diagnosis.observed.paths import KnownPaths
@@ -55,12 +56,13 @@ Name = TypeVar("Name", bound=StrEnum)
 
 
 class _Evidence(NamedTuple):
-    """What the proof of some candidates rests on: what their own capture shows of them, or both do."""
+    """What the proof of some candidates rests on: what their own capture shows of them, or what two do."""
 
     rows: Columns
     involved: Involved  # in these rows
-    set_aside: Column  # those that are not judged
-    not_in_both: Column  # and those of them that stay open
+    programs: Programs
+    set_aside: Column  # the rows that are not judged by this
+    both_ends: BothEnds | None = None
 
 
 class Findings:
@@ -132,9 +134,10 @@ class Findings:
             copied=copied,
             seen_again=seen_again,
         )
+        programs = [Programs(tables, paths or KnownPaths())]
         if both_ends:
             both_ends.leave_out(seen_again)
-        programs = Programs(both_ends.tables if both_ends else tables, paths or KnownPaths())
+            programs.append(Programs(both_ends.tables, KnownPaths()))
         self._prove_all(tables, programs, setting, AnswersBySocket(answers, tables.connection))
         self.servers.sum_up(self.connections)
         self.sums = Sums(self.connections)
@@ -157,11 +160,14 @@ class Findings:
         for counted in (tables.idle_gap, tables.delayed_ack):
             counted.cut(0)  # the proof needs the memory
 
-    def _prove_all(self, tables: Tables, programs: Programs, setting: Setting, by_socket: AnswersBySocket) -> None:
+    def _prove_all(
+        self, tables: Tables, programs: Sequence[Programs], setting: Setting, by_socket: AnswersBySocket
+    ) -> None:
         count, done = len(tables.candidate), 0
         for candidates in chunks(tables.candidate):
             begin, done = done, done + len(candidates)
-            programs.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
+            for each in programs:
+                each.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
             of_these = replace(setting, chunk_share=len(candidates) / count, kernel_answers=by_socket.of(candidates))
             self._prove(candidates, begin, programs, of_these)
         self.grounds = _in_order_of(Ground, self.grounds)
@@ -178,10 +184,10 @@ class Findings:
         involved = Involved(self.connections, judged["connection"])
         idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(judged, involved)))
 
-    def _prove(self, candidates: Columns, begin: int, programs: Programs, setting: Setting) -> None:
+    def _prove(self, candidates: Columns, begin: int, programs: Sequence[Programs], setting: Setting) -> None:
         involved = Involved(self.connections, candidates["connection"])
-        evidence = self._evidence(candidates, involved, begin)
-        judged = self._judge(evidence, programs, setting)
+        evidence = self._evidence(candidates, involved, begin, programs)
+        judged = self._judge(candidates, involved, evidence, setting)
         self._count_judged(judged, candidates, involved)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         of_gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
@@ -198,51 +204,69 @@ class Findings:
         if len(stalls):
             self._keep(candidates.packed, stalls)
             self._count_stalls(stalls, candidates, involved)
-            on_path = evidence.rows["under_way"] if self._both_ends else gaps["fastest_ack"]
-            add_all(self.ack_timer, pick(evidence.rows["trigger_to_ack"] - on_path, stalls))
+            rows = evidence[-1].rows
+            on_path = rows["under_way"] if self._both_ends else gaps["fastest_ack"]
+            add_all(self.ack_timer, pick(rows["trigger_to_ack"] - on_path, stalls))
 
-    def _evidence(self, candidates: Columns, involved: Involved, begin: int) -> "_Evidence":
+    def _evidence(
+        self, candidates: Columns, involved: Involved, begin: int, programs: Sequence[Programs]
+    ) -> list[_Evidence]:
         """What the proof of these candidates, of which the first is row ``begin``, rests on."""
         if not self._both_ends:
-            return _Evidence(candidates, involved, as_column([]), as_column([]))
-        tables, end = self._both_ends.tables, begin + len(candidates)
-        rows = Columns(tables.candidate.layout, tables.candidate.read(begin, end))
-        set_aside, not_in_both = (
-            as_column([row - begin for row in some if begin <= row < end])
-            for some in (self._both_ends.set_aside, self._both_ends.not_in_both)
+            return [_Evidence(candidates, involved, programs[0], as_column([]))]
+        both_ends, end = self._both_ends, begin + len(candidates)
+        together, denied = (
+            {row - begin for row in some if begin <= row < end} for some in (both_ends.together, both_ends.denied)
         )
-        return _Evidence(rows, Involved(tables.connection, rows["connection"]), set_aside, not_in_both)
+        rows = Columns(self.stalls.layout, both_ends.tables.candidate.read(begin, end))
+        of_rows = Involved(both_ends.tables.connection, rows["connection"])
+        others = as_column(sorted({*range(len(candidates))} - together))
+        return [
+            _Evidence(candidates, involved, programs[0], as_column(sorted(together | denied))),
+            _Evidence(rows, of_rows, programs[1], others, both_ends),
+        ]
 
-    def _judge(self, evidence: "_Evidence", programs: Programs, setting: Setting) -> Judged:
-        candidates, involved = evidence.rows, evidence.involved
-        judged = Judged()
-        judged.leave_open(Candidates({}, evidence.not_in_both), Obstacle.NOT_IN_BOTH)
-        for key, of_one in by_program(candidates, involved, programs, evidence.set_aside):
-            programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
-            judged += prove_by_behaviour(of_one, programs[key], self._setting_of(of_one, setting))
+    def _judge(
+        self, candidates: Columns, involved: Involved, evidence: Sequence[_Evidence], setting: Setting
+    ) -> Judged:
+        judged, not_held = Judged(), set[int]()
+        for some in reversed(evidence):
+            for key, of_one in by_program(some.rows, some.involved, some.programs, some.set_aside):
+                some.programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
+                its_setting = self._setting_of(of_one, setting, some.both_ends)
+                of_program = prove_by_behaviour(of_one, some.programs[key], its_setting)
+                left_open = sum(len(rows) for _, rows in of_program.unresolved)
+                if some.both_ends and not of_program.stall_count and left_open >= REPEATED:
+                    not_held.add(key)  # two captures do not prove it: one does not, either
+                judged += of_program.all_open(Obstacle.LIKE_A_PROGRAM) if key in not_held else of_program
         reject_relayed(candidates, involved, judged, self.resolution)
         leave_open_asked_elsewhere(candidates, involved, judged)
         return judged
 
-    def _setting_of(self, c: Candidates, setting: Setting) -> Setting:
+    def _setting_of(self, c: Candidates, setting: Setting, both_ends: BothEnds | None) -> Setting:
         """The setting by the connections of these candidates, not by others: their clock, and segments astray."""
-        if self._both_ends:
+        if both_ends:
             sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
-            resolution = self._both_ends.resolution(sides, setting.resolution)
-            setting = replace(setting, is_at_sender=self._both_ends.is_at(sides), resolution=resolution)
+            at_sender, resolution = both_ends.is_at(sides), both_ends.resolution(sides)
+            return replace(self._with_astray(c, setting), is_at_sender=at_sender, resolution=resolution)
         if not setting.astray_share and self.resolution == setting.resolution:
             return setting
-        columns, resolution = self.connections.layout.columns, setting.resolution
+        columns, numbers = self.connections.layout.columns, map(int, distinct(c.connection))
+        steps = [self.connections.row(number)[columns["clock_step"]] for number in numbers]
+        return replace(self._with_astray(c, setting), resolution=max(setting.resolution, *steps))
+
+    def _with_astray(self, c: Candidates, setting: Setting) -> Setting:
+        """The setting with the share of segments that are astray on the connections of these candidates."""
+        columns = self.connections.layout.columns
         sent = lost = swapped = 0
         for number in map(int, distinct(c.connection)):
             row = self.connections.row(number)
-            resolution = max(resolution, row[columns["clock_step"]])
             for side in (0, 1):
                 sent += row[columns["data_segments", side]]
                 lost += row[columns["lost", side]]
                 swapped += row[columns["swapped", side]]
         astray = Astray(sent, lost, swapped)
-        return replace(setting, resolution=resolution, astray_share=astray.share, swapped_share=astray.swapped_share)
+        return replace(setting, astray_share=astray.share, swapped_share=astray.swapped_share)
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))

@@ -25,7 +25,8 @@ class Pair:
     Attributes
     ----------
     results : of each capture, judged with what the other one shows
-    connections : how many both have, with both directions in each; 0: each capture is judged by itself
+    connections : how many are judged by both captures; what only one of them shows is judged by that alone
+    are_apart : whether they were taken at different places
     matched : stalls that both show
     only_in : stalls that only that capture shows, by file
     ack_delay_ms : from the trigger's arrival to the late ACK, at the capture nearer the delaying end
@@ -35,6 +36,7 @@ class Pair:
 
     results: tuple[Result, Result]
     connections: int
+    are_apart: bool
     matched: int
     only_in: tuple[int, int]
     ack_delay_ms: Spread | None
@@ -101,6 +103,7 @@ def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables], both_
     return Pair(
         results=results,
         connections=both_ends.connections,
+        are_apart=both_ends.are_apart,
         matched=len(common),
         only_in=(len(one) - len(common), len(two) - len(common)),
         ack_delay_ms=spread(delay),

@@ -6,20 +6,25 @@ from typing import Any
 
 from nagle_lab.diagnosis.left_out import MAY_BE_RANDOM
 from nagle_lab.diagnosis.observed.connection_columns import PackedEnd, packed_end
+from nagle_lab.diagnosis.observed.enough import COMPARABLE
 from nagle_lab.diagnosis.observed.observed import NEAR
+from nagle_lab.diagnosis.proof.release_times import BLIND
+from nagle_lab.tcp.events import DELAYED
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table, Tables
 
 Row = Sequence[Any]
 """A row of a table, in the order of its layout."""
 
-_CONNECTION, _CANDIDATE = LAYOUTS["connection"].columns, LAYOUTS["candidate"].columns
+_CONNECTION = LAYOUTS["connection"].columns
 
 # What the capture nearer to an end shows of it: fields of ``connection`` for each side.
 _OF_SIDE = (
     "fastest_ack", "ahead", "tsval_clock", "timestamp_step", "full_segment", "full_waits", "beside_unacked",
-    "stale_echoes",
+    "stale_echoes", "not_held", "first_not_held",
 )  # fmt: skip
+
+FEWER_ACKS = 0.5  # times as many: where a filter left out those without data, there are hardly any
 
 _HALF = 1 << 31  # of all sequence numbers: what is so much behind another one comes before it (RFC 9293 §3.4)
 
@@ -31,42 +36,76 @@ class SameConnection:
     ----------
     other_number : its number in the other capture
     are_swapped : 1 where side 0 of the own row is side 1 of the other one, else 0
+    resolutions : of the clocks of both captures, the own one first, as this connection shows them, too, ns
     """
 
-    def __init__(self, own: Row, other: Row, are_swapped: bool) -> None:
+    def __init__(self, own: Row, other: Row, are_swapped: bool, resolutions: tuple[int, int]) -> None:
         self._own, self._other = own, other
         self.are_swapped = int(are_swapped)
         self.other_number: int = other[_CONNECTION["number"]]
+        clocks = zip(resolutions, (own, other), strict=True)
+        self.resolutions = [max(resolution, row[_CONNECTION["clock_step"]]) for resolution, row in clocks]
+
+    def both(self, name: str, side: int) -> tuple[int, int]:
+        """What the own and the other row have in a field of that side."""
+        return self._own[_CONNECTION[name, side]], self._other[_CONNECTION[name, side ^ self.are_swapped]]
+
+    @cached_property
+    def is_usable(self) -> bool:
+        """Whether each capture has both directions, and neither lacks the ACKs that the other one has."""
+        return all(min(self.both("packets", side)) and not self._lacks_acks(side) for side in (0, 1))
+
+    def _lacks_acks(self, side: int) -> bool:
+        """Whether one of the captures has much fewer packets of that side without data, by how much its peer sent."""
+        packets, data, of_peer = self.both("packets", side), self.both("data_segments", side), 1 - side
+        without_data = [packets[at] - data[at] for at in (0, 1)]
+        shares = [without_data[at] / max(self.both("data_segments", of_peer)[at], 1) for at in (0, 1)]
+        return max(without_data) >= COMPARABLE and min(shares) < FEWER_ACKS * max(shares)
+
+    @cached_property
+    def is_ack_from_other(self) -> tuple[bool, bool]:
+        """For each side of the own row, whether the other capture is nearer to it: there it answers sooner."""
+        one, two = (self._answers_sooner_there(side) for side in (0, 1))
+        return one, two
+
+    def _answers_sooner_there(self, side: int) -> bool:
+        own, other = self.both("fastest_ack", side)
+        return other >= 0 and not 0 <= own <= other
 
     @cached_property
     def is_other_nearer(self) -> tuple[bool, bool]:
-        """For each side of the own row, whether the other capture is nearer to it: there it answers sooner."""
-        one, two = (self._is_other_nearer(side) for side in (0, 1))
-        return one, two
+        """The same of what depends on how soon a side sends: a clock that is too coarse for that shows no end."""
+        own, other = (resolution >= BLIND for resolution in self.resolutions)
+        return self.is_ack_from_other if own is other else (own, own)
 
-    def _is_other_nearer(self, side: int) -> bool:
-        own = self._own[_CONNECTION["fastest_ack", side]]
-        other = self._other[_CONNECTION["fastest_ack", side ^ self.are_swapped]]
-        return bool(other >= 0 and not 0 <= own <= other)
+    def fastest_ack_of(self, side: int) -> int:
+        """How soon that side acknowledged at its fastest, ns, in the capture nearer to it: so far it is to the end.
+
+        0 where only late ACKs may show it, for the connection began before that capture.
+        """
+        row, there = (self._other, side ^ self.are_swapped) if self.is_ack_from_other[side] else (self._own, side)
+        fastest: int = max(row[_CONNECTION["fastest_ack", there]], 0)
+        return 0 if fastest >= DELAYED and not row[_CONNECTION["syns"]] else fastest
 
     def answers(self, side: int) -> tuple[int, int, int]:
         """How soon that side and its peer answer in the capture nearer to the side, and the side in the other; ns."""
-        both = (self._own, side), (self._other, side ^ self.are_swapped)
-        (near, at), (far, there) = reversed(both) if self.is_other_nearer[side] else both
-        return (
-            near[_CONNECTION["fastest_ack", at]],
-            near[_CONNECTION["fastest_ack", 1 - at]],
-            far[_CONNECTION["fastest_ack", there]],
-        )
+        at = int(self.is_other_nearer[side])
+        its, peers = self.both("fastest_ack", side), self.both("fastest_ack", 1 - side)
+        return its[at], peers[at], its[1 - at]
 
     @property
     def are_both_near(self) -> bool:
         """Whether each side is near one of the captures."""
         return all(self.merged[_CONNECTION["fastest_ack", side]] < NEAR for side in (0, 1))
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether the captures were taken at different places: each is nearer to one side."""
+        return any(self.is_ack_from_other) and not all(self.is_ack_from_other)
+
     @cached_property
     def merged(self) -> list[Any]:
-        """The own row, with what the other one shows of the ends nearer to that."""
+        """The own row, with what the other one shows of the ends nearer to that; frames of theirs are the other's."""
         row = list(self._own)
         for side in (0, 1):
             if self.is_other_nearer[side]:
@@ -76,29 +115,39 @@ class SameConnection:
             row[_CONNECTION[name]] = max(self._own[_CONNECTION[name]], self._other[_CONNECTION[name]])
         return row
 
+    def seq_here(self, side: int, seq: int) -> int:
+        """The own sequence number of one of that side's in the other capture: a firewall may have changed them."""
+        own, other = self.both("syn", side)
+        return (seq + own - other) % (1 << 32) if own >= 0 and other >= 0 else seq
+
     def is_shown_there(self, side: int, seq: int) -> bool:
-        """Whether the other capture has that side from its SYN to beyond this sequence number."""
-        of_other = side ^ self.are_swapped
-        behind = (self._other[_CONNECTION["next_seq", of_other]] - seq) % (1 << 32)
-        return bool(self._other[_CONNECTION["syn", of_other]] >= 0 and 0 < behind < _HALF)
+        """Whether the other capture has that side from its SYN to beyond this own sequence number."""
+        _, begins = self.both("syn", side)
+        _, ends = self.both("next_seq", side)
+        return begins >= 0 and 0 < (self.seq_here(side, ends) - seq) % (1 << 32) < _HALF
 
 
-def pair_connections(own: Tables, other: Tables) -> dict[int, SameConnection]:
-    """The connections that both have, by their own numbers.
+def pair_connections(own: Tables, other: Tables, resolutions: tuple[int, int]) -> dict[int, SameConnection]:
+    """The connections that both have, by their own numbers; ``resolutions`` are those of both clocks, ns.
 
     They are known by the sequence numbers with which their sides begin or end, which are random: of one side if the
-    addresses are the same, of both where addresses were translated in between. Else by those of a candidate.
+    addresses are the same, of both where addresses were translated in between. Else by those of data in between.
     """
     pairs: dict[int, SameConnection] = {}
-    for keys_of in (_ends_of_streams, _candidates):
+    for keys_of in (_ends_of_streams, _releases):
         paired_there = {pair.other_number for pair in pairs.values()}
         there = {key: found for key, *found in keys_of(other, paired_there)}
         for key, number, side in keys_of(own, pairs):
             if number not in pairs and key in there:
                 its_number, its_side = there[key]
                 rows = own.connection.row(number), other.connection.row(its_number)
-                pairs[number] = SameConnection(*rows, are_swapped=side != its_side)
+                pairs[number] = SameConnection(*rows, side != its_side, resolutions)
     return pairs
+
+
+def have_common_ends(one: Table, two: Table) -> bool:
+    """Whether any connection of both is between the same ends: it may be the same one, or a later one."""
+    return not {ends_of(row) for row in one.rows()}.isdisjoint(ends_of(row) for row in two.rows())
 
 
 def ends_of(row: Row) -> frozenset[PackedEnd]:
@@ -122,20 +171,18 @@ def _ends_of_streams(tables: Tables, paired: Container[int]) -> Iterator[tuple[A
                 yield (name, frozenset(both)), number, both.index(min(both))
 
 
-def _candidates(tables: Tables, paired: Container[int]) -> Iterator[tuple[Any, int, int]]:
-    """The same of connections with candidates: the sequence numbers of each, with the address and port of both."""
+def _releases(tables: Tables, paired: Container[int]) -> Iterator[tuple[Any, int, int]]:
+    """The same by small data that followed other data: its sequence number, with the address and port of both."""
     connections = {number: (row, ends_of(row)) for number, row in _but(paired, tables.connection)}
-    for row in tables.candidate.rows() if connections else ():
-        number, side = row[_CANDIDATE["connection"]], row[_CANDIDATE["side"]]
-        if number in connections:
-            connection, ends = connections[number]
-            seqs = row[_CANDIDATE["trigger_end"]], row[_CANDIDATE["release_seq"]]
-            yield (seqs, packed_end(connection, side), ends), number, side
+    for table in (tables.candidate, tables.no_wait) if connections else ():
+        connection, side, release = (table.layout.columns[name] for name in ("connection", "side", "release_seq"))
+        for row in table.rows():
+            if row[connection] in connections:
+                of_connection, ends = connections[row[connection]]
+                yield (row[release], packed_end(of_connection, row[side]), ends), row[connection], row[side]
 
 
 def _but(paired: Container[int], connections: Table) -> Iterator[tuple[int, Row]]:
-    """Those that are not ``paired``, with their numbers; one direction alone shows no end's reactions."""
-    for row in connections.rows():
-        number, one, two = (row[_CONNECTION[name]] for name in ("number", ("packets", 0), ("packets", 1)))
-        if number not in paired and one and two:
-            yield number, row
+    """Those that are not ``paired``, with their numbers."""
+    numbered = ((row[_CONNECTION["number"]], row) for row in connections.rows())
+    return ((number, row) for number, row in numbered if number not in paired)

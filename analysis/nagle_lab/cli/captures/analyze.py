@@ -38,7 +38,9 @@ def command(
     expected = Verdict(expect.upper()) if expect else None
     captures = [paths] if rotated else [[path] for path in paths]
     if same_traffic and (rotated or len(paths) != 2 or any(map(_is_no_file, paths))):
-        raise NagleLabError("--same-traffic takes two capture files, one from each end")
+        raise NagleLabError(
+            "--same-traffic takes two capture files, one from each end: no standard input, run folder or --rotated"
+        )
     reads = [*paths, *([strace] if strace else [])]
     with Exports(files, reads=reads) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
         names = distinct_names([path for capture in captures for path in capture])

@@ -52,7 +52,6 @@ class Obstacle(StrEnum):
     COARSE_CLOCK = "coarse_clock"  # its steps hide the time from ACK to release
     COINCIDENCE = "coincidence"  # one release, among pauses of any length
     CAPTURE_INCOMPLETE = "capture_incomplete"  # ACKs are missing or out of order
-    NOT_IN_BOTH = "not_in_both"  # one of two captures of the same traffic does not show it
     ACK_ON_DATA = "ack_on_data"  # the ACK came with data: what follows is an answer to that, or a release
 
 

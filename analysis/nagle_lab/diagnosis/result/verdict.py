@@ -246,8 +246,6 @@ _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.COINCIDENCE: "data followed a late ACK as soon as it could, which may be chance; capture for longer",
     Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that the capture lacks, or has only later; capture at one "
     "interface, with `-B 16384`",
-    Obstacle.NOT_IN_BOTH: "data followed a late ACK, but the other capture does not show that; capture at both ends "
-    "for the same time, with `-B 16384`",
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
     "then; record at the end that sends it with `nagle-lab watch`, which asks the kernel what waits",
 }

@@ -6,14 +6,12 @@ from nagle_lab.diagnosis.result.spread import plural
 
 def pair_facts(pair: Pair) -> list[tuple[str, str]]:
     """Names and values of what is to be said of it, beside what its ``nearer`` capture shows."""
-    alone = "each capture by itself: there is no connection of which both have both directions"
-    by = "both captures" if pair.connections else alone
-    facts = [("judged by", f"{by}; below is what {pair.nearer.source.file} shows"), ("in both", _matched(pair))]
+    facts = [("judged by", _how_judged(pair)), ("in both", _matched(pair))]
     if not pair.matched and (replies := _replies(pair)):
         facts.append(("reply", replies))
-    if len({result.verdict for result in pair.results}) > 1:
-        said = ", ".join(f"{result.source.file} shows {result.verdict}" for result in pair.results)
-        facts.append(("disagree", f"{said}: one of them lacks what the other has"))
+    other = next(result for result in pair.results if result is not pair.nearer)
+    if other.verdict is not pair.verdict:
+        facts.append(("the other", f"{other.source.file} shows {other.verdict}: {other.reason}"))
     if pair.ack_delay_ms and pair.hold_ms and pair.path_ms:
         delay, hold, path = pair.ack_delay_ms, pair.hold_ms, pair.path_ms.p50
         facts += [
@@ -21,6 +19,17 @@ def pair_facts(pair: Pair) -> list[tuple[str, str]]:
             ("hold", f"at most p50 {hold.p50:.2f}, max {hold.max:.2f} ms, of which the path takes {path:.2f} ms"),
         ]
     return facts
+
+
+def _how_judged(pair: Pair) -> str:
+    shown = f"below is what {pair.nearer.source.file} shows"
+    if not pair.connections:
+        return (
+            "each capture by itself: by sequence numbers no connection is in both, or one of them lacks a direction "
+            f"or the ACKs; {shown}"
+        )
+    place = "" if pair.are_apart else ", taken at the same place, which tell no more than one"
+    return f"both captures{place}; {shown}"
 
 
 def _matched(pair: Pair) -> str:
@@ -38,7 +47,8 @@ def _matched(pair: Pair) -> str:
 def _replies(pair: Pair) -> str:
     """Without a stall: which part of the time until the reply is the path, and which the end behind it."""
     one, two = (result.summary.request_to_response_ms for result in pair.results)
-    if not one or not two:
+    exchanges = {result.summary.exchanges for result in pair.results}
+    if not one or not two or len(exchanges) > 1 or not pair.are_apart:  # the medians are of other exchanges
         return ""
     near, far = sorted(zip((one.p50, two.p50), pair.files, strict=True))
     return (

@@ -157,7 +157,6 @@ OBSTACLES = {
     Obstacle.COARSE_CLOCK: "the capture's clock is too coarse",
     Obstacle.COINCIDENCE: "it may be chance",
     Obstacle.CAPTURE_INCOMPLETE: "ACKs are missing in the capture, or out of order",
-    Obstacle.NOT_IN_BOTH: "the other capture does not show it",
     Obstacle.ACK_ON_DATA: "the ACK came with data: an answer, or a release",
 }
 """Why candidates are undecided, in few words."""
