@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze, analyze_same_traffic
+from nagle_lab.diagnosis.observed import columns
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 from support.stories import (
@@ -123,6 +124,24 @@ def test_what_a_relay_passes_on_is_seen_in_its_own_capture():
     assert alone(server) is Verdict.CLEAN
     pair = analyze_same_traffic(client, server)
     assert [(result.verdict, result.quality.rejected["relayed"]) for result in pair.results] == [("CLEAN", 39)] * 2
+
+
+@pytest.mark.parametrize("first", ["client", "relay"])
+def test_a_relay_and_the_origin_behind_it(at, first):
+    """Data of a connection that only the relay's capture has arrives before the release; that one holds."""
+    front = talk(server_held, server=("10.0.0.2", 80))
+    behind = talk(
+        server_held, client=("10.0.0.2", 50000), server=("10.0.0.3", 81), t0_ns=front.segments[0].ts_ns - 5 * US
+    )
+    at_client = [replace(s, ts_ns=s.ts_ns + (-50 if s.src == "10.0.0.1" else 50) * US) for s in front.segments]
+    both = [at(at_client, "client"), at(merge(front.segments, behind.segments), "relay")]
+    if first == "relay":
+        both.reverse()
+    pair = analyze_same_traffic(*both)
+    assert pair.verdict is Verdict.STALL and pair.connections == 1
+    (at_relay,) = (result for result in pair.results if result.source.file == "relay.pcap")
+    assert [end.ip for end in at_relay.summary.held_ends] == ["10.0.0.3"]
+    assert at_relay.quality.rejected["relayed"] == 19
 
 
 @pytest.mark.parametrize("end", ["client", "server"])
@@ -394,3 +413,12 @@ def test_the_files_of_a_pair_are_told_apart_on_the_screen(run, tmp_path):
         (tmp_path / end / "c.pcap").write_bytes(content)
     _, out, _ = run("analyze", "--same-traffic", tmp_path / "one" / "c.pcap", tmp_path / "two" / "c.pcap")
     assert "one/c.pcap and two/c.pcap" in out
+
+
+@pytest.mark.parametrize("name", ["w2-credit-veth", "fifteenth-radio-both", "d10-ticks-47-30"])
+def test_columns_of_many_rows_say_the_same(name, monkeypatch):
+    """As lists of a few, and as arrays."""
+    ends = [HELD_OUT / f"{name}.{end}.pcap.gz" for end in ("client", "server")]
+    as_lists = [result.to_json() for result in analyze_same_traffic(*ends).results]
+    monkeypatch.setattr(columns, "LARGE", 1)
+    assert [result.to_json() for result in analyze_same_traffic(*ends).results] == as_lists

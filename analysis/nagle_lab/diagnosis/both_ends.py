@@ -56,6 +56,7 @@ class BothEnds:
         self.may_be_one = bool(pairs) or have_common_ends(own.connection, other.connection)
         self._pairs = {number: pair for number, pair in pairs.items() if pair.is_usable}
         self._numbers = {pair.other_number: number for number, pair in self._pairs.items()}
+        self._added: dict[int, int] = {}  # numbers of those that only the other capture has
         counterparts = self._find_counterparts()
         self._frames = sorted(self._frames_of_both(counterparts))
         self.together: list[int] = []
@@ -209,12 +210,13 @@ class BothEnds:
 
     def _number_here(self, other: int) -> int:
         """The own number of a connection of the other capture; one that only that has is added to the connections."""
-        if other >= 0 and other not in self._numbers:
-            self._numbers[other] = number = len(self.tables.connection)
+        numbers = self._numbers if other in self._numbers else self._added
+        if other >= 0 and other not in numbers:
+            numbers[other] = number = len(self.tables.connection)
             row = list(self._other.connection.row(other))
             row[_CONNECTION["number"]] = number
             self.tables.connection.put(number, row)
-        return self._numbers.get(other, -1)
+        return numbers.get(other, -1)
 
     def _sent_before_there(self) -> Iterator[tuple[int, int, int]]:
         """What was sent before the ACK of the data before it had arrived, by its timestamps in the other capture.

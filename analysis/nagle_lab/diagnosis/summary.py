@@ -180,7 +180,7 @@ _MOST_NAMED = 10
 
 def _named_ends(findings: Findings, ends: Ends) -> list[NamedEnd]:
     """The ends with the most stalls, those first."""
-    most = sorted(ends.values(), key=lambda end: (-end.stalls, end.connection))[:_MOST_NAMED]
+    most = sorted(ends.values(), key=lambda end: (-end.stalls, end.connection, end.side))[:_MOST_NAMED]
     named = []
     for end in most:
         endpoint = end_of(findings, end.connection, end.side)
