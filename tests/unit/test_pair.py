@@ -334,6 +334,16 @@ def test_addresses_may_be_translated_in_between(at, late):
     assert str(pair.nearer.stalls[0].held_by) == "192.0.2.8:8080"
 
 
+def test_another_run_between_the_same_ends_is_not_taken_for_the_same(at, run):
+    """Their sequence numbers are others: each is judged by itself, and it is said."""
+    one = at(talk(server_held, rtt_ns=20 * MS), "client")
+    two = at(talk(server_held, rtt_ns=20 * MS, client_isn=77_000_000, server_isn=88_000_000), "server")
+    pair = analyze_same_traffic(one, two)
+    assert (pair.is_one, pair.connections, pair.matched, pair.only_in) == (False, 0, 0, (19, 19))
+    _, out, _ = run("analyze", "--same-traffic", one, two)
+    assert "no connection is in both, by sequence numbers" in " ".join(out.split())
+
+
 def test_other_traffic_is_refused(at):
     one = at(talk(server_held), "server")
     two = at(talk(nodelay, client=("10.9.9.9", 1)), "client")

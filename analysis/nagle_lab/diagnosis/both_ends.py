@@ -45,7 +45,7 @@ class BothEnds:
     Attributes
     ----------
     tables : connections, reactions and candidates as both captures show them, in the rows of the own ones
-    may_be_one : whether they may be of the same traffic: a connection is in both, or the ends of one are
+    is_one, may_be_one : whether a connection is in both, so they are of the same traffic; or at least its ends are
     together : rows of the candidates that both captures show, ascending: these are judged by both
     denied : rows of those that the other capture shows to be none; the rest is judged by the own one alone
     """
@@ -53,7 +53,8 @@ class BothEnds:
     def __init__(self, own: Tables, other: Tables, resolutions: tuple[int, int]) -> None:
         self._own, self._other = own, other
         pairs = pair_connections(own, other, resolutions)
-        self.may_be_one = bool(pairs) or have_common_ends(own.connection, other.connection)
+        self.is_one = bool(pairs)
+        self.may_be_one = self.is_one or have_common_ends(own.connection, other.connection)
         self._pairs = {number: pair for number, pair in pairs.items() if pair.is_usable}
         self._numbers = {pair.other_number: number for number, pair in self._pairs.items()}
         self._added: dict[int, int] = {}  # numbers of those that only the other capture has

@@ -26,6 +26,7 @@ class Pair:
     ----------
     results : of each capture, judged with what the other one shows
     connections : how many are judged by both captures; what only one of them shows is judged by that alone
+    is_one : whether any connection is in both, by its sequence numbers
     are_apart : whether they were taken at different places
     matched : stalls that both show
     only_in : stalls that only that capture shows, by file
@@ -36,6 +37,7 @@ class Pair:
 
     results: tuple[Result, Result]
     connections: int
+    is_one: bool
     are_apart: bool
     matched: int
     only_in: tuple[int, int]
@@ -103,6 +105,7 @@ def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables], both_
     return Pair(
         results=results,
         connections=both_ends.connections,
+        is_one=both_ends.is_one,
         are_apart=both_ends.are_apart,
         matched=len(common),
         only_in=(len(one) - len(common), len(two) - len(common)),

@@ -23,11 +23,10 @@ def pair_facts(pair: Pair) -> list[tuple[str, str]]:
 
 def _how_judged(pair: Pair) -> str:
     shown = f"below is what {pair.nearer.source.file} shows"
+    if not pair.is_one:
+        return f"each capture by itself: no connection is in both, by sequence numbers. Of the same traffic? {shown}"
     if not pair.connections:
-        return (
-            "each capture by itself: by sequence numbers no connection is in both, or one of them lacks a direction "
-            f"or the ACKs; {shown}"
-        )
+        return f"each capture by itself, for one has one direction only, or lacks the other's ACKs; {shown}"
     place = "" if pair.are_apart else ", taken at the same place, which tell no more than one"
     return f"both captures{place}; {shown}"
 
