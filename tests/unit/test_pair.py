@@ -48,6 +48,15 @@ def on_a_path_that_varies(story):
     return told
 
 
+def acknowledges_at_once(c: Conversation, _: int) -> None:
+    """The server holds its second write until the client acknowledges the first, which it does at once."""
+    c.client_sends(100, after_ns=2 * MS)
+    c.server_sends(200, after_ns=100 * US)
+    c.client_acks(after_ns=10 * US)
+    c.server_sends(300, after_ns=10 * US)
+    c.client_acks(after_ns=10 * US)
+
+
 # ------------------------------------------------------------------------------------------------- what is measured
 
 
@@ -219,14 +228,7 @@ def test_connections_that_only_one_of_them_has_are_judged_by_that_alone(at, run)
 def test_acks_that_one_of_them_lacks_are_no_late_ones(at):
     """The client acknowledges at once; its own capture has only what carries data, the server's shows a path."""
 
-    def quick(c: Conversation, _: int) -> None:
-        c.client_sends(100, after_ns=2 * MS)
-        c.server_sends(200, after_ns=100 * US)
-        c.client_acks(after_ns=10 * US)
-        c.server_sends(300, after_ns=10 * US)
-        c.client_acks(after_ns=10 * US)
-
-    conversation = talk(on_a_path_that_varies(quick), rtt_ns=20 * MS)
+    conversation = talk(on_a_path_that_varies(acknowledges_at_once), rtt_ns=20 * MS)
     data_only = [one for one in conversation.seen_at("client") if one.length or "S" in one.flags]
     assert analyze_same_traffic(at(data_only, "client"), at(conversation, "server")).verdict is not Verdict.STALL
 
@@ -234,14 +236,7 @@ def test_acks_that_one_of_them_lacks_are_no_late_ones(at):
 def test_the_path_beyond_the_capture_is_no_delay_of_the_ack(at):
     """The peer acknowledges at once, 11 ms beyond the middle."""
 
-    def quick(c: Conversation, _: int) -> None:
-        c.client_sends(100, after_ns=2 * MS)
-        c.server_sends(200, after_ns=100 * US)
-        c.client_acks(after_ns=10 * US)
-        c.server_sends(300, after_ns=10 * US)
-        c.client_acks(after_ns=10 * US)
-
-    conversation = talk(quick, rtt_ns=22 * MS)
+    conversation = talk(acknowledges_at_once, rtt_ns=22 * MS)
     pair = analyze_same_traffic(at(conversation, "middle"), at(conversation, "server"))
     assert (pair.verdict, pair.connections) == (Verdict.CLEAN, 1)
     held = talk(server_held, rtt_ns=22 * MS)
@@ -432,3 +427,18 @@ def test_columns_of_many_rows_say_the_same(name, monkeypatch):
     as_lists = [result.to_json() for result in analyze_same_traffic(*ends).results]
     monkeypatch.setattr(columns, "LARGE", 1)
     assert [result.to_json() for result in analyze_same_traffic(*ends).results] == as_lists
+
+
+def test_files_have_the_one_answer(at, run, tmp_path):
+    """The pair is a test case, a page and a section of the report; tables name the file that their frames are of."""
+    conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
+    both = [at(conversation, "client"), at(conversation, "server")]
+    files = {name: tmp_path / f"out.{name}" for name in ("junit", "markdown", "html", "csv")}
+    options = [word for name, file in files.items() for word in (f"--{name}", file)]
+    assert run("analyze", "--same-traffic", "--json", *options, *both)[0] == 0
+    junit, markdown, html, csv = (file.read_text() for file in files.values())
+    assert junit.count("<testcase") == 1 and 'name="client.pcap and server.pcap"' in junit
+    assert markdown.count("### ") == 1 and "client.pcap and server.pcap" in markdown
+    assert "| judged by | both captures; below is what server.pcap shows |" in markdown
+    assert "client.pcap and server.pcap" in html
+    assert csv.splitlines()[1].startswith("server.pcap,") and len(csv.splitlines()) == 20

@@ -67,18 +67,18 @@ def _keep_freed_memory() -> None:
 
 
 def _analyze_same_traffic(paths: Sequence[Path], names: Sequence[str], asked: AnalyzeOptions) -> Exit:
-    """Diagnose two captures together; print the pair, and the one that shows more, or as JSON both."""
-    from nagle_lab.cli.captures.outcome import tell_contradiction, tell_outcome
+    """Diagnose two captures together: one answer, with what the one shows that is nearer; as JSON both."""
+    from nagle_lab.cli.captures.outcome import tell_contradiction, tell_outcome, write_both
     from nagle_lab.reports.words.pair_text import pair_facts
 
     sha256 = asked.as_json or bool(asked.exports.files)
     pair = analyze_same_traffic(*paths, exchanges=asked.exports.with_exchanges, sha256=sha256)
     shown = pair.called(*names)
     if asked.as_json:
-        sys.stdout.write(shown.to_json())
-    for path, name, result in zip(paths, names, pair.results, strict=True):
-        about = pair_facts(shown) if result is pair.nearer else None
-        tell_outcome([path], name, result, asked, title=" and ".join(names), about=about)
+        write_both(paths, shown)
+    at = [result is pair.nearer for result in pair.results].index(True)
+    title, about = " and ".join(names), pair_facts(shown)
+    tell_outcome([paths[at]], names[at], pair.results[at], asked, title=title, about=about, is_printed=asked.as_json)
     return tell_contradiction(paths, pair.verdict, asked)
 
 

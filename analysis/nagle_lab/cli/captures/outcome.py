@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nagle_lab.cli.captures.analyze_options import AnalyzeOptions
+from nagle_lab.diagnosis.pair import Pair
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, tell
@@ -24,34 +25,57 @@ def tell_outcome(
     asked: AnalyzeOptions,
     *,
     title: str = "",
-    about: Sequence[tuple[str, str]] | None = (),
+    about: Sequence[tuple[str, str]] = (),
+    is_printed: bool = False,
 ) -> None:
-    """Print the ``result`` of a capture, and hand it to the files that are to be written; see ``_analyze``.
+    """Print the ``result`` of a capture, unless it is, and hand it to the files that are to be written.
 
-    ``title`` and ``about``: see ``show_capture``; where ``about`` is None it has no screen, for another one does.
+    ``title`` and ``about``: see ``show_capture``.
     """
     exports = asked.exports
-    readable = all(path.is_file() for path in paths)  # what a pipe brought is gone
-    if readable and (processes := processes_of(paths, result)):
-        result = replace(result, processes=processes)
+    result = _with_processes(paths, result)
     if asked.strace:
         from nagle_lab.experiments.writes.recorded import with_recorded  # noqa: PLC0415 - few need it
 
         result = with_recorded(paths, result, asked.strace)
     shown = result.of_file(name)
-    to_draw = paths if readable and (exports.with_packets or not asked.as_json) else []
+    to_draw = paths if _are_readable(paths) and (exports.with_packets or not asked.as_json) else []
     packets = examples(to_draw, result, typical_only=exports.typical_only)
     if to_draw and result.writes:
         packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
-    if asked.as_json:
-        for part in shown.json_parts():
-            sys.stdout.write(part)
-    elif about is not None:
+    if is_printed:
+        pass
+    elif asked.as_json:
+        _write_json(shown)
+    else:
         ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)
-        about = [*about, *ends(result, packets.software)]
-        show_capture(shown, ladder, console(), title=title, about=about, to_paste=to_paste, writes=result.writes)
-    code = exit_code(result.verdict, asked.expected)
-    exports.capture(shown, packets, code, asked.expected, result.writes, below=Path.cwd() if asked.strace else None)
+        rows = [*about, *ends(result, packets.software)]
+        show_capture(shown, ladder, console(), title=title, about=rows, to_paste=to_paste, writes=result.writes)
+    code, below = exit_code(result.verdict, asked.expected), Path.cwd() if asked.strace else None
+    exports.capture(shown, packets, code, asked.expected, result.writes, below, title, about)
+
+
+def write_both(paths: Sequence[Path], pair: Pair) -> None:
+    """Print a pair as JSON, and the result of each capture."""
+    sys.stdout.write(pair.to_json())
+    for path, result in zip(paths, pair.results, strict=True):
+        _write_json(_with_processes([path], result))
+
+
+def _write_json(result: Result) -> None:
+    for part in result.json_parts():
+        sys.stdout.write(part)
+
+
+def _are_readable(paths: Sequence[Path]) -> bool:
+    """Whether they can be read once more: what a pipe brought is gone."""
+    return all(path.is_file() for path in paths)
+
+
+def _with_processes(paths: Sequence[Path], result: Result) -> Result:
+    """The result with the processes that comments on the packets name, if there are any."""
+    processes = processes_of(paths, result) if _are_readable(paths) else None
+    return replace(result, processes=processes) if processes else result
 
 
 def tell_contradiction(paths: Sequence[Path], verdict: Verdict, asked: AnalyzeOptions) -> Exit:

@@ -1,7 +1,7 @@
 """The files that a command writes beside what it prints: JUnit, Markdown, HTML, CSV, Parquet."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,30 +123,33 @@ class Exports:
         expected: str | None,
         writes: "Writes | None" = None,
         below: Path | None = None,
+        title: str = "",
+        about: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Add a diagnosed capture; ``writes`` are the two of each stall, where they are known.
 
-        ``below`` is the folder outside of which no source of theirs is shown; None: wherever it is.
+        ``below`` is the folder outside of which no source of theirs is shown; None: wherever it is. ``title`` stands
+        for the file's name as a heading; ``about`` is what else Markdown is to say of it, names and values.
         """
+        named = result.of_file(title) if title else result
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import case_of_capture
 
-            self._cases.append(case_of_capture(result, code, expected, writes))
+            self._cases.append(case_of_capture(named, code, expected, writes))
             self._first_time = min(filter(None, (self._first_time, result.source.first_time)), default="")
         if "markdown" in self.files:
             from nagle_lab.reports.files.markdown import page_of_capture
 
             against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
-            self._pages.append(
-                page_of_capture(result, packets.written or packets.typical, against, writes, slow=self._slow)
-            )
+            ladder = packets.written or packets.typical
+            self._pages.append(page_of_capture(named, ladder, against, writes, slow=self._slow, about=about))
         if "html" in self.files:
             from nagle_lab.reports.html.shown import shown_capture
             from nagle_lab.reports.html.source import sources_of
             from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
             sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
-            self._shown.append(shown_capture(result, packets, writes, sources, slow=self._slow))
+            self._shown.append(shown_capture(result, packets, writes, sources, slow=self._slow, title=title))
         for tables in self._tables:
             tables.add(result.source.file, result)
 

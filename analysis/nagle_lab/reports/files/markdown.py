@@ -38,14 +38,21 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def page_of_capture(
-    result: Result, ladder: Ladder | None, against: str = "", writes: Writes | None = None, *, slow: bool = True
+    result: Result,
+    ladder: Ladder | None,
+    against: str = "",
+    writes: Writes | None = None,
+    *,
+    slow: bool = True,
+    about: Sequence[tuple[str, str]] = (),
 ) -> str:
     """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts.
 
-    ``writes`` are the two of each stall, where they are known; ``slow``: whether somebody looks because it is slow.
+    ``writes`` are the two of each stall, where they are known; ``slow``: whether somebody looks because it is slow;
+    ``about``: names and values of what is to be said first.
     """
     outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
-    rows = [*_figures(result, writes, slow=slow), *(("damage", damage) for damage in result.quality.damage)]
+    rows = [*about, *_figures(result, writes, slow=slow), *(("damage", damage) for damage in result.quality.damage)]
     return _page(outcome, result.source.file, result.reason, [against] if against else [], rows, [], ladder)
 
 

@@ -35,9 +35,13 @@ def shown_capture(
     sources: Sequence[Sequence[SourceLines]] = (),
     *,
     slow: bool = True,
+    title: str = "",
 ) -> Shown:
-    """What to show of a diagnosed capture; ``sources`` are the lines of code of each pair of writes."""
-    name, verdict, reason = result.source.file, result.verdict, result.reason
+    """What to show of a diagnosed capture; ``sources`` are the lines of code of each pair of writes.
+
+    ``title`` stands for the file's name as a heading.
+    """
+    name, verdict, reason = title or result.source.file, result.verdict, result.reason
     return Shown(name, verdict, reason, result, packets, writes=writes, sources=sources, slow=slow)
 
 
