@@ -339,6 +339,15 @@ def test_another_run_between_the_same_ends_is_not_taken_for_the_same(at, run):
     assert "no connection is in both, by sequence numbers" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_capture_without_tcp_is_named(at, run, first):
+    whole, empty = at(talk(server_held), "server"), at([], "client")
+    both = [empty, whole] if first else [whole, empty]
+    code, out, err = run("analyze", "--same-traffic", *both)
+    assert (code, out) == (2, "")
+    assert err == f"nagle-lab: {empty}: no TCP connection in it; capture with the filter 'tcp', and at least -s 128\n"
+
+
 def test_other_traffic_is_refused(at):
     one = at(talk(server_held), "server")
     two = at(talk(nodelay, client=("10.9.9.9", 1)), "client")

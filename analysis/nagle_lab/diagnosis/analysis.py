@@ -217,7 +217,7 @@ def _why_not_the_same(one: Analysis, two: Analysis, *engines: Engine) -> str:
     names = [" ".join(analysis._capture.names) for analysis in (one, two)]
     for name, engine in zip(names, engines, strict=True):
         if not engine.connections:
-            return f"{name}: no TCP connection in it, or too few bytes of each packet: nothing to compare"
+            return f"{name}: no TCP connection in it; capture with the filter 'tcp', and at least -s 128"
     return (
         f"{names[0]} and {names[1]} have no connection in common, neither by addresses nor by sequence numbers: not "
         "the same traffic, or not at the same time"

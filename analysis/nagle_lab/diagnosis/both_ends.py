@@ -93,9 +93,7 @@ class BothEnds:
 
         There the peers answer later than they, or they themselves do in the other capture.
         """
-        answers = [self._pairs[number].answers(side) for number, side in sides if number in self._pairs]
-        if not answers:
-            return False
+        answers = (self._pairs[number].answers(side) for number, side in sides)
         its, peers, elsewhere = map(min, zip(*answers, strict=True))
         return bool(peers >= NEAR or 0 <= its <= SOONER_AT_HOME * max(peers, elsewhere))
 
