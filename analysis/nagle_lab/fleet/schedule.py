@@ -1,10 +1,9 @@
 """The schedule of a fleet: series and their stretches, on all workers; where a worker dies, the others go on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count
+from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 import msgspec
@@ -36,12 +35,18 @@ class Progress(Protocol):
 
 @dataclass
 class Chain:
-    """A series and how far it is: its stretches follow each other, and then it is judged."""
+    """A series and how far it is: its stretches follow each other, and then it is judged.
+
+    Of two that wait for a worker the lesser is next: one that failed, else the one with more left to read.
+    """
 
     series: Series
     stretches: list[Stretch]
     at: int = 0  # the stretch that is next
     tries: int = 0  # that have failed, of this stretch
+
+    def __lt__(self, other: "Chain") -> bool:
+        return (self.tries, self.left) > (other.tries, other.left)
 
     @property
     def left(self) -> int:
@@ -60,32 +65,6 @@ class Chain:
             return refused
 
 
-class Waiting:
-    """Chains that wait for a worker: those that failed come first, then those with most left to read."""
-
-    def __init__(self, chains: Iterable[Chain]) -> None:
-        self._heap: list[tuple[int, int, int, Chain]] = []
-        self._number = count()  # of two alike the one that came first is taken first
-        for chain in chains:
-            self.push(chain)
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def push(self, chain: Chain) -> None:
-        """Have a chain wait."""
-        heappush(self._heap, (-chain.tries, -chain.left, next(self._number), chain))
-
-    @property
-    def first(self) -> Chain:
-        """The one that is next."""
-        return self._heap[0][-1]
-
-    def pop(self) -> Chain:
-        """Take the one that is next."""
-        return heappop(self._heap)[-1]
-
-
 def run(
     series: Sequence[Series], out: Folder, workers: Workers, progress: Progress, *, size: int
 ) -> list[JudgedSeries]:
@@ -95,15 +74,15 @@ def run(
     MOST_TRIES times is given up, and said to have failed. Returns what each came to, in order of their names.
     """
     forget_others(series, out)
-    results, chains = _judged_before([Chain(each, stretches(each, size)) for each in series], out)
-    progress.begin(len(chains), sum(chain.left for chain in chains))
-    waiting = Waiting(chains)
+    results, waiting = _judged_before([Chain(each, stretches(each, size)) for each in series], out)
+    progress.begin(len(waiting), sum(chain.left for chain in waiting))
+    heapify(waiting)
     running: dict[Future[Any], Chain] = {}
     executor = workers.make()
     try:
         while waiting or running:
             while waiting and len(running) < _most_running(waiting, running, workers):
-                chain = waiting.pop()
+                chain = heappop(waiting)
                 running[chain.submit(executor, out)] = chain
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             is_broken = any(isinstance(future.exception(), BrokenExecutor) for future in finished)
@@ -111,7 +90,7 @@ def run(
                 chain = running.pop(future)
                 judged = _advance(chain, future, out, progress)
                 if judged is None:
-                    waiting.push(chain)
+                    heappush(waiting, chain)
                 else:
                     results.append(judged)
                     progress.series(judged)
@@ -125,9 +104,9 @@ def run(
     return sorted(results, key=lambda judged: judged.series)
 
 
-def _most_running(waiting: Waiting, running: Mapping["Future[Any]", Chain], workers: Workers) -> int:
+def _most_running(waiting: Sequence[Chain], running: Mapping["Future[Any]", Chain], workers: Workers) -> int:
     """How many chains may run at once: one that failed runs alone, so that it is known what killed a worker."""
-    has_failed = any(chain.tries for chain in (waiting.first, *running.values()))
+    has_failed = any(chain.tries for chain in (waiting[0], *running.values()))
     return 1 if has_failed else workers.count
 
 
