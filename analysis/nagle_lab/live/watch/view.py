@@ -2,9 +2,9 @@
 
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heappush, heappushpop
+from heapq import nlargest
 from pathlib import Path
 from typing import Literal
 
@@ -163,13 +163,10 @@ def judge_snapshot(
     if not result.source.tcp_packets:
         return None
     lossy = lost > MOST_LOST * (result.source.packets + lost)
-    programs, single = _Programs(names), _Single()
-    for connection in result.connections:
-        if wanted(connection):
-            programs.add(connection)
-            single.add(connection)
+    programs = _Programs(names)
+    single = _single_rows(programs.adding(filter(wanted, result.connections)), result, names)
     latest = _count_stalls(result.stalls, programs.of)
-    rows, single_rows = (_judged(some, result, lossy) for some in (programs.rows(), single.rows(result, names)))
+    rows, single_rows = (_judged(some, result, lossy) for some in (programs.rows(), single))
     ladder = ladder_of([snapshot.path], result, latest) if latest else None
     return View(snapshot, result, rows, single_rows, programs.of, ladder, is_cut, time.monotonic() - began)
 
@@ -202,8 +199,13 @@ class _Programs:
         self._rows: dict[tuple[str, str, str], Row] = {}
         self._clients: dict[tuple[str, str, str], tuple[set[str], set[str]]] = {}  # addresses and processes
 
-    def add(self, connection: Connection) -> None:
-        """Count a connection."""
+    def adding(self, connections: Iterable[Connection]) -> Iterator[Connection]:
+        """Count each of the connections as it goes by."""
+        for connection in connections:
+            self._add(connection)
+            yield connection
+
+    def _add(self, connection: Connection) -> None:
         ends = self._names.ends_of(connection)
         process, client = (end.name for end in ends)
         key = (str(connection.server), process, "" if process else client)
@@ -227,36 +229,16 @@ class _Programs:
         return list(self._rows.values())
 
 
-class _Single:
-    """A row for each of the connections that lost most time, or were most in use.
-
-    Attributes
-    ----------
-    of : see :class:`_Programs`; complete once there are :meth:`rows`
-    """
-
-    def __init__(self) -> None:
-        self.of: dict[int, Row] = {}
-        self._most: list[tuple[float, int, int]] = []
-
-    def add(self, connection: Connection) -> None:
-        """Look at a connection."""
-        entry = (connection.lost_ms, connection.exchanges, connection.id)
-        if len(self._most) < MOST_ROWS:
-            heappush(self._most, entry)
-        else:
-            heappushpop(self._most, entry)
-
-    def rows(self, result: Result, names: ProgramNames) -> list[Row]:
-        """The rows of a result, with the waits of their stalls."""
-        for _, _, number in self._most:
-            connection = result.connections[number]
-            ends = names.ends_of(connection)
-            process, client = (end.name for end in ends)
-            row = self.of[number] = Row(str(connection.server), process, client, str(connection.client), client)
-            row.add(connection, ends)
-        _count_stalls(result.stalls, self.of)
-        return list(self.of.values())
+def _single_rows(connections: Iterable[Connection], result: Result, names: ProgramNames) -> list[Row]:
+    """A row for each of the connections that lost most time, or were most in use; with the waits of their stalls."""
+    rows: dict[int, Row] = {}
+    for connection in nlargest(MOST_ROWS, connections, lambda one: (one.lost_ms, one.exchanges, one.id)):
+        ends = names.ends_of(connection)
+        process, client = (end.name for end in ends)
+        row = rows[connection.id] = Row(str(connection.server), process, client, str(connection.client), client)
+        row.add(connection, ends)
+    _count_stalls(result.stalls, rows)
+    return list(rows.values())
 
 
 def _count_stalls(stalls: Iterable[Stall], rows: Mapping[int, Row]) -> Stall | None:
