@@ -4,12 +4,12 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
 from nagle_lab.capture.stored import STDIN
-from nagle_lab.cli.captures.analyze_options import AnalyzeOptions
 from nagle_lab.cli.shared.ctrl_c import CtrlC
 from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze_same_traffic
@@ -20,6 +20,17 @@ from nagle_lab.tcp.arrays import numpy
 
 # ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need, and of a
 # large one the rest is imported while it is read)
+
+
+@dataclass(frozen=True)
+class AnalyzeOptions:
+    """What the options ask of every capture, and the files to write."""
+
+    expected: Verdict | None
+    as_json: bool
+    strace: Path | None
+    exports: Exports
+    ctrl_c: CtrlC
 
 
 def command(

@@ -1,26 +1,99 @@
 """nagle-lab guard: a user's own software under the proof."""
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nagle_lab.cli.shared.exports import Exports, require_outputs, write_export
-from nagle_lab.cli.shared.values import allowed_server, duration_s
+from nagle_lab.cli.shared.options import require_only_one
+from nagle_lab.cli.shared.values import LONGEST_S, allowed_server, duration_s
 from nagle_lab.cli.software.guard_folder import REPORT, RecordingFolder, recorded_in, recording_folder
-from nagle_lab.cli.software.guard_options import GuardOptions
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
-from nagle_lab.errors import Exit, os_problem, tell
+from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard, judge_recording, recording_gap
 from nagle_lab.experiments.writes.running_program import with_writes_beside
 from nagle_lab.experiments.writes.traced import with_writes
 from nagle_lab.guard.recording.run_command import working_folder
+from nagle_lab.guard.recording.target import Target
 from nagle_lab.guard.tracing.strace_attached import untraced_s
 from nagle_lab.host.children import ending_by_signals
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
 from nagle_lab.reports.screens.terminal import console
+
+
+@dataclass(frozen=True)
+class GuardOptions:
+    """The options of nagle-lab guard, but for the files that other commands write, too.
+
+    Raises
+    ------
+    NagleLabError
+        Some of them do not go together.
+    """
+
+    command_line: Sequence[str]
+    ports: Sequence[int]
+    allowed: Sequence[str]  # servers that may stall
+    expect: str
+    limit: str | None  # of the command's time
+    both_sides: bool
+    trace: bool
+    network: bool
+    keep: Path | None
+    json: Path | None
+    seconds: float | None  # to record what runs already
+    pid: int | None = None
+    container: str | None = None
+    service: str | None = None
+    interface: str | None = None
+
+    @property
+    def target(self) -> Target:
+        """What is recorded where there is no command: of an interface only the ports asked for."""
+        ports = sorted(set(self.ports)) if self.interface else []
+        return Target(self.pid, self.container or "", self.service or "", self.interface or "", ports)
+
+    @property
+    def attached(self) -> Mapping[str, int | str]:
+        """The same as the options say it: the option's name, and its value."""
+        named = {
+            "pid": self.pid,
+            "container": self.container,
+            "service": self.service,
+            "interface": self.interface,
+        }
+        return {name: value for name, value in named.items() if value}
+
+    def __post_init__(self) -> None:
+        named = ["--compose-service" if name == "service" else f"--{name}" for name in self.attached]
+        if not self.command_line and not named:
+            raise NagleLabError(
+                "guard needs a command (guard -- COMMAND…), --container, --compose-service, --pid or --interface"
+            )
+        if self.command_line and named:
+            raise NagleLabError(f"{named[0]} records what is already running: leave out the command or {named[0]}")
+        if "--nagle" in self.command_line and any(
+            Path(part).name in ("pytest", "py.test") for part in self.command_line
+        ):
+            raise NagleLabError(
+                "pytest --nagle makes a network namespace of its own, into which guard cannot see: "
+                "run pytest --nagle without guard, or leave out --nagle"
+            )
+        require_only_one(named)
+        for_commands = {"--time-limit": self.limit, "--both-sides": self.both_sides, "--network": self.network}
+        for option, value in for_commands.items():
+            if named and value:
+                raise NagleLabError(f"{option} needs a command, and {named[0]} starts none: leave out {option}")
+        if self.trace and self.interface:
+            raise NagleLabError("--trace needs a process, and --interface has none: use --pid or --container")
+        if self.seconds and not 0 < self.seconds <= LONGEST_S:
+            raise NagleLabError(f"--seconds {self.seconds:g}: use at most {LONGEST_S:,} (a year)")
+        if self.command_line and self.seconds:
+            raise NagleLabError("--seconds is for recording what is already running: for a command use --time-limit")
+
 
 TIMED_OUT = 124  # as timeout(1) has it
 _NOTHING_PASSED = "no TCP segment passed; record for longer, or another port or place"
