@@ -89,7 +89,7 @@ def scenario_data(scenario: Scenario, matrix: str, sweep: str | None) -> Data:
     return {
         "title": scenario.title,
         "question": scenario.question,
-        "incident": demo.incident,
+        "incident": demo.number,
         "story": demo.story,
         "programs": {"client": client, "server": server},
         "stalled": scenario.stalled,

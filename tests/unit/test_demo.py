@@ -599,7 +599,7 @@ def test_text_on_slides_is_never_markup():
     choices = tuple(replace_text(choice, evil) for choice in incident.stalled.choices)
     asked = type(incident.stalled)(asks=evil, choices=choices, lesson=evil)
     programs = type(incident.programs)(client="<b>&'\"</b>", server="<i>\x1b[0m")
-    incident = replace(incident, story=evil, stalled=asked, programs=programs)
+    incident = msgspec.structs.replace(incident, story=evil, stalled=asked, programs=programs)
     page = slides_page(replace(TOLD.part(("nginx-static",)), incidents=(incident,)), command._stored)
     of = Slides(page)
     assert of.tags.count("script") == 1

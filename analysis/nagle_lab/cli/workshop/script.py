@@ -1,6 +1,7 @@
 """What the workshop says and asks: ``scenarios/NAME/demo.toml`` and ``captures/mysteries.toml``.
 
-A class that is a ``Record`` is a table in these files, and its fields are the keys.
+A class that is a ``StrictRecord`` is a table in these files, and its fields are the keys; to that of an incident the
+scenario is added.
 """
 
 import json
@@ -8,6 +9,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import field
+from msgspec.structs import asdict
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.scenarios.parameters import resolve
@@ -91,7 +95,7 @@ class DemoFile(StrictRecord):
     runs, smaller than the defaults. ``change`` is what is different in the second run, in words.
     """
 
-    incident: int
+    number: int = field(name="incident")
     minutes: int
     story: Text
     programs: ScriptPrograms
@@ -132,19 +136,10 @@ class MysteriesFile(StrictRecord):
     mysteries: tuple[MysteryEntry, ...]
 
 
-@dataclass(frozen=True)
-class Incident:
-    """One scenario as the workshop shows it."""
+class Incident(DemoFile):
+    """One scenario as the workshop shows it: its ``demo.toml``, and the scenario itself."""
 
-    number: int
-    minutes: int
     scenario: Scenario
-    story: str
-    programs: ScriptPrograms
-    settings: dict[str, str]
-    change: str
-    stalled: Question
-    fixed: Question
 
     @property
     def simulated(self) -> str:
@@ -215,10 +210,7 @@ def _incident(file: Path) -> Incident:
         )
     for name in (scenario.stalled, scenario.fixed):
         resolve(scenario, scenario.variant(name), demo.settings, environment={})
-    return Incident(
-        demo.incident, demo.minutes, scenario, demo.story, demo.programs, demo.settings, demo.change, demo.stalled,
-        demo.fixed,
-    )  # fmt: skip
+    return Incident(**asdict(demo), scenario=scenario)
 
 
 def _mysteries(file: Path) -> tuple[tuple[Mystery, ...], int]:
