@@ -138,13 +138,6 @@ class JudgedCommand:
         return what_is_missing(self.result, self.selection.of(self.result))
 
 
-Announce = Callable[[str], None]
-
-
-def unannounced(_: str) -> None:
-    """Announce nothing: the default of :func:`guard`."""
-
-
 def guard(
     command: Sequence[str],
     folder: Path,
@@ -153,7 +146,7 @@ def guard(
     limit_s: float | None = None,
     network: bool = False,
     both_sides: bool = False,
-    announce: Announce = unannounced,
+    announce: Callable[[str], None] = lambda _: None,
     **surroundings: Unpack[Surroundings],
 ) -> JudgedCommand:
     """Run a command and judge it; ``folder`` exists and is empty. Raises NagleLabError.

@@ -12,14 +12,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes, nothing_found
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.software.guarded import (
-    Announce,
-    JudgedCommand,
-    TracedCommand,
-    judge_recording,
-    recording_gap,
-    unannounced,
-)
+from nagle_lab.experiments.software.guarded import JudgedCommand, TracedCommand, judge_recording, recording_gap
 from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.call_sites import sites_in_another_run, unplaced
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
@@ -35,48 +28,13 @@ TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run,
 _SLOWER, _AT_LEAST_S = 20, 60.0
 
 
-@dataclass(frozen=True)
-class _Again:
-    """Runs a command once more under strace."""
-
-    first: JudgedCommand
-    command: Sequence[str]
-    limit_s: float | None
-    network: bool
-    announce: Announce
-    surroundings: Surroundings
-
-    def run(self, name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
-        """With the hooks, or with native stacks. Raises NagleLabError where nothing was traced."""
-        folder = self.first.guarded.folder / name
-        folder.mkdir()
-        environment = dict(self.surroundings.get("environment", {}))
-        environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
-        took_s = self.first.guarded.outcome.took_s
-        limit_s = longest_s(took_s) if self.limit_s is None else self.limit_s
-        surroundings: Surroundings = {**self.surroundings, "environment": environment}
-        command = strace_command.traced(self.command, folder / strace_command.CALLS, stacks=stacks)
-        self.announce(f"running it again under strace{', with native stacks' if stacks else ''}")
-        guarded = run(command, folder, limit_s=limit_s, network=self.network, **surroundings)
-        try:
-            return guarded, read_trace(folder / strace_command.CALLS)
-        except OSError:
-            raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
-
-    def stacked(self) -> tuple[Trace, str]:
-        """With native stacks: the trace, and what is to be said of it. Raises NagleLabError."""
-        guarded, trace = self.run(STACKED, stacks=True)
-        ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
-        return trace, ended if guarded.outcome.timed_out else ""
-
-
 def with_writes(
     first: JudgedCommand,
     command: Sequence[str],
     *,
     limit_s: float | None = None,
     network: bool = False,
-    announce: Announce = unannounced,
+    announce: Callable[[str], None] = lambda _: None,
     **surroundings: Unpack[Surroundings],
 ) -> JudgedCommand:
     """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
@@ -87,13 +45,35 @@ def with_writes(
         return first
     if why := strace_command.why_no_command():
         return replace(first, writes=no_writes(first.result, why))
-    again = _Again(first, command, limit_s, network, announce, surroundings)
+    most_s = longest_s(first.guarded.outcome.took_s) if limit_s is None else limit_s
+
+    def again(name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
+        """Run it under strace, with the hooks or native stacks. Raises NagleLabError where nothing was traced."""
+        folder = first.guarded.folder / name
+        folder.mkdir()
+        environment = dict(surroundings.get("environment", {}))
+        environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
+        where: Surroundings = {**surroundings, "environment": environment}
+        traced = strace_command.traced(command, folder / strace_command.CALLS, stacks=stacks)
+        announce(f"running it again under strace{', with native stacks' if stacks else ''}")
+        guarded = run(traced, folder, limit_s=most_s, network=network, **where)
+        try:
+            return guarded, read_trace(folder / strace_command.CALLS)
+        except OSError:
+            raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
+
+    def stacked() -> tuple[Trace, str]:
+        """With native stacks: the trace, and what is to be said of it. Raises NagleLabError."""
+        guarded, trace = again(STACKED, stacks=True)
+        ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
+        return trace, ended if guarded.outcome.timed_out else ""
+
     try:
-        guarded, trace = again.run(TRACED, stacks=False)
+        guarded, trace = again(TRACED, stacks=False)
         result = judge_recording(guarded.capture, recording_gap(guarded.outcome), first.selection, sha256=False)
     except NagleLabError as error:
         return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
-    writes = writes_of_traced(first.result, guarded.capture, result, trace, again.stacked)
+    writes = writes_of_traced(first.result, guarded.capture, result, trace, stacked)
     writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
     return replace(first, writes=writes, traced=TracedCommand(guarded.capture, result, guarded.outcome.took_s))
 
