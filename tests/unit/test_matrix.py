@@ -14,8 +14,7 @@ from nagle_lab.cli.lab import matrix as command
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.experiments import trials
-from nagle_lab.experiments.claims import Reproduction, weigh
-from nagle_lab.experiments.matrix import claims_of, fill, plan
+from nagle_lab.experiments.matrix import Reproduction, claims_of, fill, plan, weigh
 from nagle_lab.experiments.trials import TrialOutcome, attempt, outcome_of
 from nagle_lab.lab.scenarios.scenario import Claim, Scenario
 from nagle_lab.lab.scenarios.scenario_file import find_scenario

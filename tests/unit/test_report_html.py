@@ -24,8 +24,7 @@ from nagle_lab.evidence.examples import Examples, chosen_stalls, examples
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import ladder, ladder_of
 from nagle_lab.evidence.sequence import time_sequence
-from nagle_lab.experiments.claims import Reproduction
-from nagle_lab.experiments.matrix import claims_of, fill, plan
+from nagle_lab.experiments.matrix import Reproduction, claims_of, fill, plan
 from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, run_through
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario

@@ -12,12 +12,13 @@ from rich.console import Console
 from nagle_lab.cli.lab import sweep as command
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
-from nagle_lab.experiments.bursts import Bursts, bursts_of
 from nagle_lab.experiments.sweep import (
+    Bursts,
     Edge,
     SweepPoint,
     SweepSeries,
     asked_range,
+    bursts_of,
     code_of,
     doubled,
     explanation,

@@ -10,8 +10,16 @@ from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
-from nagle_lab.experiments.bursts import bursts_of
-from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, asked_range, code_of, doubled, run_through, to_json
+from nagle_lab.experiments.sweep import (
+    SweepPoint,
+    SweepSeries,
+    asked_range,
+    bursts_of,
+    code_of,
+    doubled,
+    run_through,
+    to_json,
+)
 from nagle_lab.experiments.sweep import swept as sweep_of
 from nagle_lab.experiments.trials import attempt, make_run
 from nagle_lab.lab.folder import require_runs_folder

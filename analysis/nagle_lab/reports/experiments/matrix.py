@@ -9,8 +9,7 @@ from rich.text import Text
 
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
-from nagle_lab.experiments.claims import ClaimResult, Reproduction
-from nagle_lab.experiments.matrix import Matrix, VariantRow, claims_of
+from nagle_lab.experiments.matrix import ClaimResult, Matrix, Reproduction, VariantRow, claims_of
 from nagle_lab.reports.files.markdown import table as markdown_table
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, delayed_acks, number, ratio, share, wait

@@ -12,8 +12,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.screens.terminal import facts, headline, shown_path, typical, who
 from nagle_lab.reports.words.numbers import NONE
-from nagle_lab.runs.namespace_traffic import namespace_traffic, services
-from nagle_lab.runs.run import Run
+from nagle_lab.runs.run import Run, namespace_traffic, services
 from nagle_lab.runs.under_test import RunCapture, Totals
 
 _TIMES = (
