@@ -116,11 +116,8 @@ def in_a_line(recording: ProgramRecording) -> str:
     """What was recorded, in a line: the verdict, and why."""
     s, verdict = recording.result.summary, recording.result.verdict
     counts = f"{s.stalled_exchanges or 'none'} of {s.exchanges:,} exchanges stalled"
-    return (
-        f"{recording.name}: {verdict}, {recording.result.reason if verdict is not Verdict.STALL else counts}".rstrip(
-            ", "
-        )
-    )
+    said = counts if verdict is Verdict.STALL else recording.result.reason
+    return f"{recording.name}: {verdict}, {said}".rstrip(", ")
 
 
 def show_tried(before: ProgramRecording, after: ProgramRecording, conclusion: Conclusion, screen: Console) -> None:

@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
 from importlib.resources import files
+from inspect import isfunction
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -14,18 +15,7 @@ from nagle_lab.diagnosis.result.reason import data_may_have_waited
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.errors import printable
-from nagle_lab.reports.words.next_steps import commands, ends, idle_gaps
-from nagle_lab.reports.words.numbers import cause_name, middle_and_tail, number, share, thousands
-from nagle_lab.reports.words.phrases import findings, how_sure, is_at_sender, servers, stalled_exchanges
-from nagle_lab.reports.words.writes_text import (
-    about_writes,
-    call_of,
-    here,
-    pair_lines,
-    place_of,
-    shown_place,
-    written_words,
-)
+from nagle_lab.reports.words import next_steps, numbers, phrases, writes_text
 
 _CODE = re.compile(r"`([^`\n]+)`")
 
@@ -72,37 +62,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = (
-        about_writes,
-        attribute_lines,
-        call_of,
-        cause_name,
-        data_may_have_waited,
-        duration_text,
-        findings,
-        servers,
-        middle_and_tail,
-        number,
-        how_sure,
-        is_at_sender,
-        stalled_exchanges,
-        idle_gaps,
-        commands,
-        ends,
-        pair_lines,
-        place_of,
-        remedy,
-        share,
-        shown_place,
-        thousands,
-        with_code,
-        written_words,
-    )
-    made.filters |= {f.__name__: f for f in filters}
+    modules = (next_steps, numbers, phrases, writes_text)
+    words = [f for of in modules for f in vars(of).values() if isfunction(f) and f.__module__ == of.__name__]
+    others = (attribute_lines, data_may_have_waited, duration_text, remedy, with_code)
+    made.filters |= {f.__name__: f for f in words} | {f.__name__: f for f in others}
     style, script = ((files(__package__) / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     made.globals |= {
         "version": __version__,
-        "here": here,
+        "here": writes_text.here,
         "style": Markup(style),
         "script": Markup(script),
         "script_hash": hash_of(script),

@@ -156,12 +156,9 @@ def language(held: Write) -> tuple[NodelaySetting, str] | None:
 
 
 def title(run: JudgedCommand, command: Sequence[str]) -> str:
-    """What was guarded, in a few words."""
-    return shown_command(command) or run.guarded.what
-
-
-def shown_command(command: Sequence[str]) -> str:
-    """A command as a shell would have it, shortened where it is long."""
+    """What was guarded: the command as a shell would have it, shortened where it is long, or what ran already."""
+    if not command:
+        return run.guarded.what
     text = shlex.join(command)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
