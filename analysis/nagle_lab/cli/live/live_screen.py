@@ -59,7 +59,7 @@ class Terminal(Spectator):
         del said  # it is on the screen
         screen = self._screen
         screen.packets, screen.dropped = watcher.ring.frames, watcher.dropped
-        screen.counted = since_start(watcher.stalls, watcher.lost_ms)
+        screen.counted = since_start(watcher.findings.stalls, watcher.findings.lost_ms)
         screen.final = final(watcher.sums.verdicts)
         if time.monotonic() - self._said_at > _MESSAGE_S:
             screen.message = ""

@@ -250,8 +250,9 @@ def _report(sums: PeriodSums, ladder: Ladder | None, watcher: Watcher, asked: Wa
 def _about(sums: PeriodSums, watcher: Watcher, ladder: Ladder | None) -> list[tuple[str, str]]:
     """Why the final report differs from what was on the screen."""
     rows = []
-    if watcher.stalls != sums.stalls:
-        found = f"{watcher.stalls:,} stalls were found window by window, and {sums.stalls:,} in all packets together"
+    live = watcher.findings.stalls
+    if live != sums.stalls:
+        found = f"{live:,} stalls were found window by window, and {sums.stalls:,} in all packets together"
         rows.append(("live", f"{found}: that is the report, for it knows more of each program"))
     if sums.stalls and not ladder:
         rows.append(("ladder", "none: those packets are no longer in memory; on the screen `w` writes the latest"))

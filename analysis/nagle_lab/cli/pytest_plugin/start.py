@@ -16,12 +16,9 @@ PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
 
 def start_again() -> NoReturn:
     """Run pytest again in a namespace, and exit as it does; like exec, it ends nothing begun here (coverage, say)."""
+    base = None
     try:
         base = folder_for_captures()
-    except NagleLabError as error:
-        tell(f"--nagle: {error}")
-        os._exit(error.exit_code)
-    try:
         code = _run(base)
     except NagleLabError as error:
         tell(f"--nagle: {error}")
@@ -32,7 +29,8 @@ def start_again() -> NoReturn:
         )
         code = Exit.UNUSABLE
     finally:
-        forget(base)
+        if base:
+            forget(base)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -9,7 +9,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.spread import Spread, spread
+from nagle_lab.diagnosis.result.spread import spread
 from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Writes
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.experiments.writes.nodelay_calls import nodelay_of, options_of
@@ -95,17 +95,18 @@ def _spot(place: Place) -> tuple[str, int | str]:
 
 def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: CallPlaces, problem: str) -> Writes:
     """All that was found of these pairs; what is said besides stays as it is in ``empty``."""
+    early = early_us(pairs)
     return replace(
         empty,
         problem=problem,
         named=len(pairs),
         stalls=len(result.stalls),
         groups=groups_of(pairs, lines),
-        true_hold_ms=hold_spread(pairs),
-        early_us=early_us(pairs),
+        true_hold_ms=spread(pair.hold_ms(early) for pair in pairs),
+        early_us=early,
         nodelay=nodelay_of(pairs, lines.option),
         options=options_of(pairs[0], lines.option) if pairs else [],
-        pairs=held_writes(pairs, lines),
+        pairs=[_held_write(pair, lines, early) for pair in pairs[:MOST_STALLS]],
     )
 
 
@@ -174,20 +175,10 @@ def early_us(pairs: Sequence[CallPair]) -> float:
     return round(median(at_once), 1) if (at_once := [us for us in apart if abs(us) < _AT_ONCE_US]) else 0.0
 
 
-def held_writes(pairs: Sequence[CallPair], lines: CallPlaces) -> list[HeldWrite]:
-    """The first thousand stalls, each by itself."""
-    early = early_us(pairs)
-    return [
-        HeldWrite(
-            pair.stall.connection, pair.stall.exchange, pair.stall.trigger_frame, pair.stall.release_frame,
-            *lines.pair(pair), pair.trigger is pair.held, pair.held_writes,
-            round(pair.between_ms, 3), round(pair.hold_ms(early), 3),
-        )
-        for pair in pairs[:MOST_STALLS]
-    ]  # fmt: skip
-
-
-def hold_spread(pairs: Sequence[CallPair]) -> Spread | None:
-    """How long what was held had been written: percentiles by nearest rank."""
-    early = early_us(pairs)
-    return spread(pair.hold_ms(early) for pair in pairs)
+def _held_write(pair: CallPair, lines: CallPlaces, early: float) -> HeldWrite:
+    """A stall by itself, where calls are so early, µs."""
+    stall = pair.stall
+    return HeldWrite(
+        stall.connection, stall.exchange, stall.trigger_frame, stall.release_frame, *lines.pair(pair),
+        pair.trigger is pair.held, pair.held_writes, round(pair.between_ms, 3), round(pair.hold_ms(early), 3),
+    )  # fmt: skip

@@ -37,8 +37,6 @@ def main(folder: str) -> None:
     try:
         (path / RESERVE).write_bytes(bytes(1 << 12))
         outcome = _run(job, path)
-    except _NoNamespaceError as error:
-        outcome = Outcome(problem=str(error))
     except OSError as error:
         outcome = Outcome(problem=f"{folder}: {error.strerror}", try_another_way=False)
     except RuntimeError as error:  # a thread more than ulimit -u or the container allows
@@ -48,13 +46,12 @@ def main(folder: str) -> None:
         write_record(outcome, path / OUTCOME)
 
 
-class _NoNamespaceError(Exception):
-    """This way leads to no namespace."""
-
-
 def _run(job: Job, folder: Path) -> Outcome:
     started = time.monotonic()
-    recorder = _prepare(job, folder)
+    try:
+        recorder = _prepare(job, folder)
+    except OSError as error:  # this way leads to no namespace
+        return Outcome(problem=error.strerror or str(error))
     children.adopt_orphans()
     child = children.Child(job.command, job.environment, job.cwd, _becoming(job))
     children.end_with_parent(signal.SIGTERM)
@@ -89,17 +86,14 @@ def _run(job: Job, folder: Path) -> Outcome:
 
 
 def _prepare(job: Job, folder: Path) -> Recorder:
-    """Enter the namespace, and set it up for recording."""
-    try:
-        if job.namespace is NamespaceState.TO_MAKE:
-            namespace.make(job.uid, job.gid)
-        namespace.prepare_loopback(job.mtu)
-        names = interfaces()
-        for name in names[1:]:
-            namespace.set_up_interface(name, None)
-        return Recorder(folder / CAPTURE, names)
-    except OSError as error:
-        raise _NoNamespaceError(error.strerror or str(error)) from error
+    """Enter the namespace, and set it up for recording. Raises OSError."""
+    if job.namespace is NamespaceState.TO_MAKE:
+        namespace.make(job.uid, job.gid)
+    namespace.prepare_loopback(job.mtu)
+    names = interfaces()
+    for name in names[1:]:
+        namespace.set_up_interface(name, None)
+    return Recorder(folder / CAPTURE, names)
 
 
 def _becoming(job: Job) -> Callable[[], None]:

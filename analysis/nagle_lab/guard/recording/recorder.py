@@ -205,7 +205,8 @@ class Recorder(threading.Thread):
                 while self._cuts:
                     path, done = self._cuts.pop(0)
                     self._write_all()  # what came before this one was asked for
-                    self._cut(path)
+                    self._end_file()
+                    self._begin_file(path)
                     done.set()
             for ring in self._rings:  # packets may come faster than they are written
                 ring.end()
@@ -262,10 +263,6 @@ class Recorder(threading.Thread):
             is_more = self._empty()
             while self._unwritten:
                 self._write_some()
-
-    def _cut(self, path: Path) -> None:
-        self._end_file()
-        self._begin_file(path)
 
     def _begin_file(self, path: Path) -> None:
         self._file = BufferedWriter(path.open("wb", buffering=0), 1 << 18)

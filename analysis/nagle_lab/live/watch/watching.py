@@ -59,6 +59,7 @@ class Watcher:
     Attributes
     ----------
     ring : the last packets
+    findings : what was found so far, as counted live
     sums : what is final: of the periods that are over
     """
 
@@ -71,7 +72,7 @@ class Watcher:
         self._fd = source.fd if isinstance(source, Recording) else source
         self._name, self._spectator, self._names, self._only = name, spectator, names, only
         self._window_s, self._metrics = window_s, metrics
-        self._findings = LiveFindings()
+        self.findings = LiveFindings()
         self._unseen = 0  # programs of which that was said
         self._counted = (0, 0)  # packets and losses that the metrics have
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -89,23 +90,13 @@ class Watcher:
         return self._periods.sums
 
     @property
-    def stalls(self) -> int:
-        """How many stalls there were since the beginning, as counted live."""
-        return self._findings.stalls
-
-    @property
-    def lost_ms(self) -> float:
-        """How long data waited in these, ms."""
-        return self._findings.lost_ms
-
-    @property
     def dropped(self) -> int:
         """Packets that the recorder says it lost so far."""
         return self._analysis.dropped if self._analysis else 0
 
     def run(self) -> PeriodSums:
         """Until the stream ends, or is ended. Raises NagleLabError where it is no capture."""
-        with _signals(self._signalled) as self._wake:
+        with _signals(lambda *_: self.end()) as self._wake:
             self._selector = selectors.PollSelector()  # takes files, too
             self._selector.register(self._fd, selectors.EVENT_READ)
             self._selector.register(self._wake, selectors.EVENT_READ)
@@ -135,9 +126,6 @@ class Watcher:
             self._stop_waiting_at = math.inf  # its pipe has an end, behind all that it recorded
         else:
             self._stop_waiting_at = time.monotonic() + LAST_PACKETS_S
-
-    def _signalled(self, *_: object) -> None:
-        self.end()
 
     def _wait(self) -> bool:
         """Until there is something to read, and see to all else meanwhile; False where nothing more is waited for."""
@@ -177,7 +165,7 @@ class Watcher:
         lost = self._dropped[-1][1] - self._dropped[0][1]
         snapshot = self.ring.snapshot()
         view = judge_snapshot(snapshot, self._names, lost, self._wanted, exchanges=self._metrics is not None)
-        said = self._findings.take(view) if view else []
+        said = self.findings.take(view) if view else []
         if self._metrics:
             self._count(self._metrics, view, 0.0 if is_last else min(SETTLED_S, self._window_s / 4))
         if view is None:
@@ -191,7 +179,7 @@ class Watcher:
         before, self._counted = self._counted, (self.ring.frames, self.dropped)
         metrics.count(*(now - then for now, then in zip(self._counted, before, strict=True)))
         if view:
-            metrics.take(view, self._findings.new, self._names, settled_s)
+            metrics.take(view, self.findings.new, self._names, settled_s)
 
     def _wanted(self, connection: Connection) -> bool:
         return self._only is None or self._only(*connection.ends)
