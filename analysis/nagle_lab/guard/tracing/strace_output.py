@@ -7,7 +7,6 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from nagle_lab.guard.tracing.calls import Call, Direction, Mark, Stream, Trace
 from nagle_lab.guard.tracing.strace_lines import (
@@ -58,18 +57,8 @@ def _pairs(path: Path) -> dict[int, int]:
     return {int(pair[0]): int(pair[1]) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))}
 
 
-class _ThreadFd(NamedTuple):
-    """A file descriptor as one thread names it."""
-
-    thread: int
-    fd: int
-
-
-class _ProcessFd(NamedTuple):
-    """A file descriptor of a process."""
-
-    process: int
-    fd: int
+_ThreadFd = tuple[int, int]  # a thread, and a file descriptor as it names it
+_ProcessFd = tuple[int, int]  # a process, and a file descriptor of it
 
 
 class _Reader:
@@ -101,7 +90,7 @@ class _Reader:
             self.trace.io_uring |= not said.failed
         elif socket := socket_in(said.arguments):
             process = self._process(line.thread)
-            stack = _longer(line.stack, self._stacks.pop(_ThreadFd(line.thread, socket.fd), []))
+            stack = _longer(line.stack, self._stacks.pop((line.thread, socket.fd), []))
             call = Call(line.at, line.thread, process, line.command, said.name, stack=stack, until=line.until)
             self._call(call, said, socket)
 
@@ -128,15 +117,14 @@ class _Reader:
             self.trace.hooked.add(self._process(thread))
             return
         if parts[0] == "stack" and len(parts) > 1:
-            self._stacks[_ThreadFd(thread, number(parts[1]))] = _frames(parts[2:])
+            self._stacks[thread, number(parts[1])] = _frames(parts[2:])
             return
         numbers = [part for part in parts[:2] if re.fullmatch(r"-?\d{1,15}", part)]
         if len(numbers) == 2 and len(parts) >= 3:
             frames = zip(parts[3::3], parts[4::3], parts[5::3], strict=False)
             places = tuple((file, number(line), name) for file, line, name in frames)
             mark = Mark(int(parts[0]), int(parts[1]), parts[2], places)
-            key = _ThreadFd(thread, mark.fd)
-            self._marks[key], self._left[key] = mark, mark.length
+            self._marks[thread, mark.fd], self._left[thread, mark.fd] = mark, mark.length
 
     def _start(self, thread: int, said: CallText) -> None:
         if not (child := number(said.result)):
@@ -145,13 +133,12 @@ class _Reader:
         if "CLONE_THREAD" in said.arguments:
             self._process_of[child] = parent
             return
-        for theirs, name in list(self._names.items()):  # a process has its parent's sockets
-            if theirs.process == parent:
-                own = _ProcessFd(child, theirs.fd)
-                self._names[own], self._options[own] = name, list(self._options.get(theirs, ()))
+        for (process, fd), name in list(self._names.items()):  # a process has its parent's sockets
+            if process == parent:
+                self._names[child, fd], self._options[child, fd] = name, list(self._options.get((process, fd), ()))
 
     def _call(self, call: Call, said: CallText, socket: SocketText) -> None:
-        place, way = _ProcessFd(call.process, socket.fd), way_of(socket.name) or self._ways.get(socket.name)
+        place, way = (call.process, socket.fd), way_of(socket.name) or self._ways.get(socket.name)
         if call.name in ("accept", "accept4"):
             if accepted := socket_in(said.result + said.rest):
                 self._accepted(call, place, accepted)
@@ -168,7 +155,7 @@ class _Reader:
 
     def _accepted(self, call: Call, place: _ProcessFd, accepted: SocketText) -> None:
         way = way_of(accepted.name)
-        self._connecting.pop(_ProcessFd(call.process, accepted.fd), None)
+        self._connecting.pop((call.process, accepted.fd), None)
         if way:
             stream = Stream(way, call.at, accepted=True, listener=list(self._options.get(place, ())))
             self.trace.streams.setdefault(way, []).append(stream)
@@ -205,8 +192,7 @@ class _Reader:
 
     def _mark_of(self, call: Call, fd: int) -> Mark | None:
         """What the hook said right before, in the same thread; of so many bytes, if it knew how many."""
-        key = _ThreadFd(call.thread, fd)
-        key = key if key in self._marks else _ThreadFd(call.thread, -1)
+        key = (call.thread, fd) if (call.thread, fd) in self._marks else (call.thread, -1)
         mark = self._marks.get(key)
         if mark is None or bool(call.option) != (mark.call == "setsockopt"):
             return None
