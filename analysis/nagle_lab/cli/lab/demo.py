@@ -10,8 +10,7 @@ from rich.console import Console
 
 from nagle_lab.cli.shared.exports import require_outputs, write_export
 from nagle_lab.cli.workshop.answers import Person, prepared
-from nagle_lab.cli.workshop.outline import show_outline
-from nagle_lab.cli.workshop.screens import WIDTH
+from nagle_lab.cli.workshop.screens import WIDTH, show_outline
 from nagle_lab.cli.workshop.script import Workshop, workshop
 from nagle_lab.cli.workshop.walk import Walk
 from nagle_lab.errors import Exit, NagleLabError

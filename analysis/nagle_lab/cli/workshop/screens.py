@@ -1,4 +1,4 @@
-"""Pages on a terminal: each screen begins at the top, and none is longer than the terminal has lines."""
+"""Pages on a terminal: each screen begins at the top, and none is longer than the terminal; and the outline."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nagle_lab.cli.workshop.pages import Asked, Banner, Block, Drawing, Page, Prose
+from nagle_lab.cli.workshop.script import MYSTERIES, Workshop
 from nagle_lab.errors import printable
 from nagle_lab.reports.screens.terminal import STYLE
 
@@ -74,3 +75,33 @@ def _drawn(block: Block) -> RenderableType:
             return Group(Text(asks, "bold"), Text(), table)
         case Drawing(_, content):
             return content
+
+
+def show_outline(script: Workshop, screen: Console) -> None:
+    """For whoever leads the workshop: the right answers are in it."""
+    for incident in script.incidents:
+        scenario = incident.scenario
+        _heading(f"{incident.number}. {scenario.name}", incident.minutes, screen)
+        screen.print(Text(f"   {incident.simulated}"))
+        for variant, question in ((scenario.stalled, incident.stalled), (scenario.fixed, incident.fixed)):
+            _line(variant, question.asks, screen)
+            _line("", f"{question.right}  {question.answer}", screen)
+    if script.mysteries:
+        _heading(MYSTERIES, script.mystery_minutes, screen)
+    for number, mystery in enumerate(script.mysteries, 1):
+        _line(
+            f"{number}. {mystery.capture.parent.name}", f"{mystery.question.right}  {mystery.question.answer}", screen
+        )
+    _heading("in all", script.minutes, screen)
+
+
+def _heading(name: str, minutes: int, screen: Console) -> None:
+    screen.print(Text(f"{name:<66}{minutes:>4} min", "bold"))
+
+
+def _line(name: str, text: str, screen: Console) -> None:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=26)
+    table.add_column(overflow="fold")
+    table.add_row(f"   {name}", text)
+    screen.print(table)
