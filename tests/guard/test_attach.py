@@ -11,7 +11,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import record_running
-from nagle_lab.guard.recording.target import Target
+from nagle_lab.guard.recording.job import Target
 from support.command import in_process
 from support.guarded import GUARD
 from support.living import PORT, stalling

@@ -14,9 +14,8 @@ from nagle_lab.host.sock_diag import ListedSocket, TcpInfo
 from nagle_lab.live.sockets import rights
 from nagle_lab.live.sockets.inventory import HostSocket, Inventory
 from nagle_lab.live.sockets.processes import Process
-from nagle_lab.live.sockets.socket_options import Options
+from nagle_lab.live.sockets.socket_options import Options, Waits, waits
 from nagle_lab.live.sockets.undo_log import BOOT, FILE, Entry, changes
-from nagle_lab.live.sockets.waits import Waits, waits
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.experiments.nodelay import names
 from nagle_lab.reports.screens.sockets import owner, show_sockets, sockets_json

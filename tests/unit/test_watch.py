@@ -38,18 +38,17 @@ from nagle_lab.diagnosis.result.result import Endpoint
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import inside_stream
+from nagle_lab.guard.recording.job import Target
 from nagle_lab.guard.recording.recorder import RingPacket
-from nagle_lab.guard.recording.target import Target
 from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import Owners
 from nagle_lab.live.sockets.processes import Process
 from nagle_lab.live.watch.live_findings import LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.packet_file import write_packets
 from nagle_lab.live.watch.periods import LISTED, Periods, PeriodSums
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.ring import PacketRing, Snapshot
-from nagle_lab.live.watch.view import OTHERS, View, judge_snapshot
+from nagle_lab.live.watch.view import OTHERS, View, judge_snapshot, write_packets
 from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.recorded import headers, prompt_release, recorded, slow_release, told

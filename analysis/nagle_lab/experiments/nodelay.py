@@ -11,8 +11,8 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
 from nagle_lab.experiments.software.guarded import Selection, judge_recording, recording_gap
+from nagle_lab.guard.recording.job import Target
 from nagle_lab.guard.recording.record_running import record_running
-from nagle_lab.guard.recording.target import Target
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, those_without_nodelay

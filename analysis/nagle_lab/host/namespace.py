@@ -17,6 +17,7 @@ from nagle_lab.host.libc import LIBC, last_error
 from nagle_lab.host.privileges import may_make_network
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+OF_PROCESS = ("user", "net")  # to join: the right to be in the second comes with the first
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFMTU, _SIOCETHTOOL = 0x8913, 0x8914, 0x8922, 0x8946
 _IFF_UP = 1
 T = TypeVar("T")

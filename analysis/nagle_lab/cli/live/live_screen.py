@@ -13,8 +13,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
 from nagle_lab.live.watch.live_findings import Finding
-from nagle_lab.live.watch.packet_file import write_packets
-from nagle_lab.live.watch.view import View
+from nagle_lab.live.watch.view import View, write_packets
 from nagle_lab.live.watch.watching import Spectator, Watcher
 from nagle_lab.reports.screens.watch import ORDERS, Screen, final, identity, render, since_start
 

@@ -18,7 +18,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.evidence.software import NodelaySetting, setting_by_name
-from nagle_lab.guard.recording.target import Target
+from nagle_lab.guard.recording.job import Target
 from nagle_lab.live.watch.live_findings import SCHEMA, Event, Finding, Note, Report, now
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.periods import PeriodSums

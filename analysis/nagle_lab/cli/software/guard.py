@@ -16,8 +16,8 @@ from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard, judge_recording, recording_gap
 from nagle_lab.experiments.writes.running_program import with_writes_beside
 from nagle_lab.experiments.writes.traced import with_writes
+from nagle_lab.guard.recording.job import Target
 from nagle_lab.guard.recording.run_command import working_folder
-from nagle_lab.guard.recording.target import Target
 from nagle_lab.guard.tracing.strace_attached import untraced_s
 from nagle_lab.host.children import ending_by_signals
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title

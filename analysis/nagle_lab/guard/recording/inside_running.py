@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, READY, REQUEST, Outcome, write_record
+from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, READY, REQUEST, Outcome, Request, write_record
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_attached import (
@@ -22,20 +22,6 @@ from nagle_lab.guard.tracing.strace_attached import (
 )
 from nagle_lab.host import children, namespace
 from nagle_lab.host.signals import ENDING
-
-OF_PROCESS = ("user", "net")  # namespaces: the right to be in the second comes with the first
-
-
-class Request(msgspec.Struct, frozen=True):
-    """What to record."""
-
-    pid: int | None = None  # a process, in whose network namespace; None: in this one
-    interface: str = ""  # only this one
-    ports: list[int] = []
-    seconds: float | None = None  # None: until SIGINT or SIGTERM
-    uid: int = 0  # to whom the files are given
-    gid: int = 0
-    trace: bool = False  # whether strace attaches to the process and those it started, or to all of the container
 
 
 def main(folder: str) -> None:
@@ -58,7 +44,7 @@ def main(folder: str) -> None:
 
 def _record(request: Request, folder: Path) -> Outcome:
     if request.pid is not None:
-        namespace.join(request.pid, OF_PROCESS)
+        namespace.join(request.pid, namespace.OF_PROCESS)
     there = interfaces()
     if request.interface and request.interface not in there:
         return Outcome(

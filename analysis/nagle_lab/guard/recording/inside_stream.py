@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.guard.recording.inside_running import OF_PROCESS, Request
+from nagle_lab.guard.recording.job import Request
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.socket_poller import SocketPoller
 from nagle_lab.host import children, namespace
@@ -37,7 +37,7 @@ def main(request: str) -> None:
     children.end_with_parent(signal.SIGTERM)
     try:
         if asked.pid is not None:
-            namespace.join(asked.pid, OF_PROCESS)
+            namespace.join(asked.pid, namespace.OF_PROCESS)
         if asked.interface and asked.interface not in (there := interfaces()):
             sys.exit(f"there is no interface {asked.interface}; there are {', '.join(there)}")
         index = socket.if_nametoindex(asked.interface) if asked.interface else 0

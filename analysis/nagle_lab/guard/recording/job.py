@@ -1,7 +1,11 @@
-"""The job for a namespace, and its outcome: two files, for it may take sudo or Docker to get there."""
+"""What a program in a namespace is to do, and its outcome: two files, for it may take sudo or Docker to get there.
+
+It is a job, which runs a command there, or a request to record what runs already.
+"""
 
 import json
 import os
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -42,6 +46,34 @@ class Job(msgspec.Struct, frozen=True):
     without_nodelay: bool = False  # whether the option is taken away from the command
     output: str = ""  # a file for what the command prints
     parts: bool = False  # whether the capture is cut into parts on request (see cuts.CutClient)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is recorded that runs already: one of these, or none: all interfaces of this network namespace."""
+
+    pid: int | None = None
+    container: str = ""
+    service: str = ""  # of Docker Compose
+    interface: str = ""
+    ports: list[int] = field(default_factory=list)  # recorded alone; empty: all
+
+    def __str__(self) -> str:
+        named = {"process": self.pid, "container": self.container, "service": self.service}
+        what = next((f"{kind} {name}" for kind, name in named.items() if name), "")
+        return what or (f"interface {self.interface}" if self.interface else "all interfaces")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What to record of a target that was found."""
+
+    pid: int | None = None  # a process, in whose network namespace; None: in this one
+    interface: str = ""  # only this one
+    ports: list[int] = []
+    seconds: float | None = None  # None: until SIGINT or SIGTERM
+    uid: int = 0  # to whom the files are given
+    gid: int = 0
+    trace: bool = False  # whether strace attaches to the process and those it started, or to all of the container
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -7,11 +7,9 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.recording.inside_running import Request
-from nagle_lab.guard.recording.job import OUTCOME, READY, REQUEST, Outcome, read_record
+from nagle_lab.guard.recording.job import OUTCOME, READY, REQUEST, Outcome, Request, Target, read_record
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
-from nagle_lab.guard.recording.target import Target
 from nagle_lab.host import children
 from nagle_lab.host.docker import container_of_service, docker_output
 from nagle_lab.host.privileges import may_join_namespaces

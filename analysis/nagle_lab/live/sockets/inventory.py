@@ -11,8 +11,7 @@ from nagle_lab.host.sock_diag import LISTEN, ListedSocket
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
 from nagle_lab.live.sockets.processes import Process, SocketTable, processes
 from nagle_lab.live.sockets.rights import AS_ROOT, missing, needs
-from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Options, read
-from nagle_lab.live.sockets.waits import Waits, waits
+from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Options, Waits, read, waits
 
 
 class HostSocket(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
-"""The options of a living socket of another process: its descriptor is duplicated into ours by pidfd_getfd(2).
+"""The options of a living socket of another process, and whether data waits in it.
 
-Nothing is stopped and nothing restarted. Linux 5.6 or newer, and the right to trace the process (ptrace(2), Ptrace
-access mode checking): its user without Yama's restriction, or CAP_SYS_PTRACE.
+Its descriptor is duplicated into ours by pidfd_getfd(2), and nothing is stopped or restarted. Linux 5.6 or newer, and
+the right to trace the process (ptrace(2), Ptrace access mode checking): its user without Yama's restriction, or
+CAP_SYS_PTRACE.
 """
 
 import ctypes
@@ -10,11 +11,13 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Self
 
 import msgspec
 
 from nagle_lab.host.libc import LIBC, last_error
+from nagle_lab.host.sock_diag import ListedSocket
 
 TCP = socket.IPPROTO_TCP
 _PIDFD_GETFD = 438  # the number of the system call, the same on every common processor; not on Alpha and MIPS
@@ -88,3 +91,28 @@ def read(borrowed: socket.socket) -> Options:
 def cookie(borrowed: socket.socket) -> int:
     """The number that no other socket has until the next boot, as in sock_diag(7)."""
     return int.from_bytes(borrowed.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8), sys.byteorder)
+
+
+class Waits(StrEnum):
+    """Why a small segment waits in a socket at this moment."""
+
+    HELD = "held now"  # by Nagle's algorithm: a small one is on its way and not acknowledged
+    MAYBE_HELD = "held?"  # the same, but whether TCP_NODELAY is off may not be read
+    CORKED = "corked"  # TCP_CORK
+
+
+def waits(listed: ListedSocket, options: Options | None) -> Waits | None:
+    """Whether less than a segment waits in it, and why, as Linux decides it (ListedSocket.holds_small).
+
+    Where the congestion window or the other end's window is full, that is why it waits.
+    """
+    info = listed.info
+    is_small_waiting = info is not None and 0 < info.unsent < info.mss
+    bypasses_nagle = options is not None and options.nodelay and not options.cork
+    if not is_small_waiting or bypasses_nagle:
+        return None
+    if options and options.cork:
+        return Waits.CORKED
+    if not listed.holds_small:
+        return None
+    return Waits.HELD if options else Waits.MAYBE_HELD

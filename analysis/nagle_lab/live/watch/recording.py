@@ -12,11 +12,10 @@ from pathlib import Path
 import msgspec
 
 from nagle_lab.errors import NagleLabError, last_line
-from nagle_lab.guard.recording.inside_running import Request
 from nagle_lab.guard.recording.inside_stream import GONE, NEEDS
+from nagle_lab.guard.recording.job import Request, Target
 from nagle_lab.guard.recording.launchers import program
 from nagle_lab.guard.recording.record_running import way_to
-from nagle_lab.guard.recording.target import Target
 from nagle_lab.host.docker import container_of_service, docker_output
 
 AGAIN_S = 2.0  # between two looks for what has gone

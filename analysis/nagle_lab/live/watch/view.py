@@ -2,19 +2,24 @@
 
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from pathlib import Path
 from typing import Literal
 
+from nagle_lab.capture.capture import open_capture
+from nagle_lab.capture.take import records
+from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
+from nagle_lab.evidence.excerpt import packed_endpoint
 from nagle_lab.evidence.ladder import Ladder, ladder_of
+from nagle_lab.evidence.segments import EndPair, segments
 from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
 from nagle_lab.live.watch.ring import Snapshot
 
@@ -280,3 +285,30 @@ def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
     if lossy and verdict is Verdict.CLEAN:
         return Verdict.INCONCLUSIVE, "packets were lost while recording"
     return verdict, reason
+
+
+def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -> int:
+    """Write the packets of some connections of a capture to ``out``, a new file; returns how many.
+
+    What the kernel said of their data goes with them.
+
+    Raises OSError; FileExistsError where ``out`` is there.
+    """
+    ends: set[EndPair] = {(*packed_endpoint(one.client), *packed_endpoint(one.server)) for one in connections}
+    frames = {segment.frame for segment in segments(capture, ends=ends)}
+    with out.open("xb") as file:
+        writer, numbers = Pcapng(file), dict[tuple[int, int], int]()
+        with open_capture(capture, sha256=False) as opened:
+            for record in records(opened):
+                if record.frame not in frames:
+                    continue
+                key = (record.interface, record.link_type)
+                if key not in numbers:
+                    numbers[key] = len(numbers)
+                    writer.add_interface(f"interface {record.interface}", link_type=record.link_type)
+                writer.add(record.ts, numbers[key], record.original, record.data)
+            wanted = {frozenset(one.ends) for one in connections}
+            for answer in opened.facts.kernel_answers if numbers else ():
+                if frozenset((answer.sender, answer.receiver)) in wanted:
+                    writer.add_answer(answer)
+    return len(frames)

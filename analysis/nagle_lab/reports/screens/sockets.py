@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.errors import printable
 from nagle_lab.host.sock_diag import LISTEN
 from nagle_lab.live.sockets.inventory import HostSocket, Inventory
-from nagle_lab.live.sockets.waits import Waits
+from nagle_lab.live.sockets.socket_options import Waits
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.screens.terminal import ruled_table
 from nagle_lab.reports.words.numbers import NONE, shortened
