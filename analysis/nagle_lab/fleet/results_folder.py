@@ -107,21 +107,15 @@ class Folder:
     def writing(self, name: str) -> Iterator[IO[bytes]]:
         """A file to write; after an exception there is none."""
         path = self.at(name)
-        if is_remote(self.url):
-            with self._writing_afar(path) as file:
-                yield file
-            return
-        self.fs.makedirs(posixpath.dirname(path), exist_ok=True)
-        with writing_whole(Path(path)) as file:
-            yield file
-
-    @contextmanager
-    def _writing_afar(self, path: str) -> Iterator[IO[bytes]]:
         if is_object_store(path):  # an object is there once it has been uploaded
             with self.fs.open(path, "wb") as file:
                 yield file
             return
         self.fs.makedirs(posixpath.dirname(path), exist_ok=True)
+        if not is_remote(self.url):
+            with writing_whole(Path(path)) as file:
+                yield file
+            return
         part = f"{path}.{os.getpid()}.part"
         try:
             with self.fs.open(part, "wb") as file:

@@ -67,19 +67,13 @@ def partition(series: str) -> str:
     return f"series={quote(series, safe='')}"
 
 
-class Writer:
-    """Writes the rows of one table for a series, a file for each day: a context manager."""
+class Writer(ExitStack):
+    """Writes the rows of one table for a series, a file for each day."""
 
     def __init__(self, name: str, series: Series, out: Folder) -> None:
+        super().__init__()
         self._name, self._series, self._out = name, series, out
-        self._stack = ExitStack()
         self._files: dict[str, Any] = {}
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
 
     def add(self, days: Any, columns: dict[str, Any]) -> None:
         """Add rows; ``days`` since 1970 (n,), None where the table has none. A column that is not given is NULL."""
@@ -99,9 +93,9 @@ class Writer:
     def _file(self, folder: str) -> Any:
         if folder not in self._files:
             name = f"{self._name}/{partition(self._series.name)}{folder}/part.parquet"
-            to = self._stack.enter_context(self._out.writing(name))
+            to = self.enter_context(self._out.writing(name))
             writer = extra("pyarrow.parquet").ParquetWriter(to, arrow_schema(self._name), compression="zstd")
-            self._files[folder] = self._stack.enter_context(writer)
+            self._files[folder] = self.enter_context(writer)
         return self._files[folder]
 
 

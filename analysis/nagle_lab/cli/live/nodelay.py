@@ -4,8 +4,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -69,7 +69,8 @@ def _on(
         tell(in_a_line(before))
     if not _agreed("Set TCP_NODELAY on", _without(program), yes):
         return Exit.INCONCLUSIVE
-    with _taken_back(program, done) as keeping:
+    with ExitStack() as taking_back:  # however this ends
+        taking_back.callback(_take_back_undisturbed, program, done)
         until = time.monotonic() + (limit_s or 0)
         those = sockets(program)
         done.set = turn_on(program, those, those_without_nodelay(those))
@@ -77,7 +78,7 @@ def _on(
         after = _watch(program, folder / "after", seconds if limit_s is None else min(seconds, limit_s))
         code = _concluded(done, before, after, conclude)
         if limit_s is None:
-            keeping.append(program)
+            taking_back.pop_all()
             tell("connections that its listeners accept from now on have it too; those it opens itself do not")
             tell(f"to take it back: nagle-lab nodelay {program.options} off")
         else:
@@ -155,19 +156,13 @@ def _agreed(what: str, sockets: list[HostSocket], yes: bool) -> bool:
     return False
 
 
-@contextmanager
-def _taken_back(program: TargetProgram, done: NodelayRun) -> Iterator[list[TargetProgram]]:
-    """However the block ends, what was changed is taken back then, unless the program is in the list."""
-    keeping: list[TargetProgram] = []
+def _take_back_undisturbed(program: TargetProgram, done: NodelayRun) -> None:
+    """Take the change back while signals wait."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
     try:
-        yield keeping
+        _take_back(program, done)
     finally:
-        if not keeping:
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
-            try:
-                _take_back(program, done)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _take_back(program: TargetProgram, done: NodelayRun) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nagle_lab.capture.compression import GZIP_MAGIC, ZSTD_MAGIC
 from nagle_lab.capture.pcap import MAGICS as PCAP_MAGICS
@@ -72,18 +71,16 @@ class Exports:
         require_outputs(self._all_files(), self._reads)
         with ExitStack() as stack:
             if self.with_exchanges:
-                from nagle_lab.reports.files.tabular import WRITERS, TableFiles
+                from nagle_lab.reports.files.tabular import WRITERS, table_files
 
                 for name, writer in WRITERS.items():
                     if name in self.files:
-                        self._tables.append(stack.enter_context(TableFiles(self.files[name], writer)))
+                        self._tables.append(stack.enter_context(table_files(self.files[name], writer)))
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        self._stack.__exit__(kind, *rest)
         if kind is None and not self._is_written:
             self.write()
 

@@ -1,7 +1,6 @@
 """The bad halves of the museum under ``guard --trace``: are the two writes the ones that their sources say?"""
 
 import re
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +82,8 @@ def trace(exhibit: Exhibit) -> TracedExhibit:
         installed = install_half(exhibit, exhibit.bad)
     except NagleLabError as error:
         return TracedExhibit(exhibit, None, None, str(error), could_run=False)
-    folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
-    try:
-        return _traced(exhibit, installed.folder, installed.environment, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="nagle-lab-museum-", ignore_cleanup_errors=True) as folder:
+        return _traced(exhibit, installed.folder, installed.environment, Path(folder))
 
 
 def _traced(exhibit: Exhibit, cwd: Path, environment: dict[str, str], folder: Path) -> TracedExhibit:

@@ -6,11 +6,11 @@ docs/views.md names every column and its unit. Times are of the capture; frames 
 import csv
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from nagle_lab.capture.stored import writing_whole
 from nagle_lab.diagnosis.result.result import Result
@@ -122,26 +122,24 @@ def beside(file: Path) -> list[Path]:
     return [file.with_name(f"{file.stem}.{what}{file.suffix}") for what in ("connections", "exchanges")]
 
 
-class TableFiles:
+@contextmanager
+def table_files(file: Path, writer: type[CsvWriter | ParquetWriter]) -> Iterator["TableFiles"]:
     """Stalls in ``file``, beside it ``NAME.connections.EXT`` and ``NAME.exchanges.EXT``; whole or not at all.
 
-    A context manager: left by an exception it removes what it wrote.
+    Left by an exception it removes what it wrote.
     """
+    tables = (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS)
+    with ExitStack() as stack:
+        streams = [stack.enter_context(writing_whole(each)) for each in (file, *beside(file))]
+        writers = (writer(stream, columns) for stream, columns in zip(streams, tables, strict=True))
+        yield TableFiles([stack.enter_context(closing(each)) for each in writers])
 
-    def __init__(self, file: Path, writer: type[CsvWriter | ParquetWriter]) -> None:
-        self.files = (file, *beside(file))
-        self._writers: list[CsvWriter | ParquetWriter] = []
-        with ExitStack() as stack:
-            for each, columns in zip(self.files, (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS), strict=True):
-                stream = stack.enter_context(writing_whole(each))
-                self._writers.append(stack.enter_context(closing(writer(stream, columns))))
-            self._written = stack.pop_all()
 
-    def __enter__(self) -> Self:
-        return self
+class TableFiles:
+    """The open files of a table's stalls, connections and exchanges."""
 
-    def __exit__(self, *exception: Any) -> None:
-        self._written.__exit__(*exception)
+    def __init__(self, writers: Sequence[CsvWriter | ParquetWriter]) -> None:
+        self._writers = writers
 
     def add(self, source: str, result: Result) -> None:
         """Add the rows of one capture; ``source`` is what their first column says."""
