@@ -43,12 +43,12 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
     looked = namespaces(of, None if only is None else set(of.values()))
     if only is not None:
         _require_visible(table, looked)
-    reader = _Reader(table)
-    found = reader.read(looked, port, only_owned=only is not None)
+    found, refused = _read(table, looked, port, only_owned=only is not None)
     nameless = sum(1 for one in found if one.listed.inode and not one.processes)
     if only is not None:  # what a process has that was named and may not be looked into is not found at all
         nameless += len(table.unreadable)
-    things = missing(table.unreadable, nameless, reader.refused, len(looked.refused), reader.error)
+    last = refused[-1] if refused else None
+    things = missing(table.unreadable, nameless, len(refused), len(looked.refused), last)
     return Inventory(sorted(found, key=_order), things)
 
 
@@ -61,52 +61,30 @@ def _require_visible(table: SocketTable, looked: Namespaces) -> None:
         raise NagleLabError(f"process {first} is in another network namespace ({needs(CAP_SYS_ADMIN)}){AS_ROOT}")
 
 
-class _Reader:
-    """Joins sockets, processes and options.
-
-    Attributes
-    ----------
-    refused, error : how many sockets' options could not be read, and why the last of them
-    """
-
-    def __init__(self, table: SocketTable) -> None:
-        self.refused = 0
-        self.error: OSError | None = None
-        self._table = table
-        has_containers = any(process.container for process in table.processes.values())
-        self._names = container_names() if has_containers else {}
-
-    def read(self, looked: Namespaces, port: int | None, *, only_owned: bool) -> list[HostSocket]:
-        """The sockets that have ``port`` at one of their ends; all of them without one."""
-        with Borrower() as borrower:
-            return [
-                self._one(borrower, one, namespace)
-                for namespace, sockets in looked.sockets.items()
-                for one in sockets
-                if port in (None, one.local[1], one.remote[1])
-                and (one.inode in self._table.holders or not only_owned)
-            ]
-
-    def _one(self, borrower: Borrower, listed: ListedSocket, namespace: int) -> HostSocket:
-        options, those = self._options(borrower, listed.inode), self._table.of(listed.inode)
-        holders = self._table.holders.get(listed.inode, [])
-        container = those[0].container if those else ""
-        return HostSocket(
-            listed, namespace, those, holders, self._names.get(container, container), options, waits(listed, options)
-        )
-
-    def _options(self, borrower: Borrower, inode: int) -> Options | None:
-        holders = self._table.holders.get(inode)
-        if not holders:
-            return None
-        try:
-            with borrower.borrow(holders, inode) as one:
-                return read(one)
-        except GoneError:
-            return None
-        except OSError as error:
-            self.refused, self.error = self.refused + 1, error
-            return None
+def _read(
+    table: SocketTable, looked: Namespaces, port: int | None, *, only_owned: bool
+) -> tuple[list[HostSocket], list[OSError]]:
+    """The sockets with ``port`` at one of their ends, or all; and for each whose options may not be read, why."""
+    has_containers = any(process.container for process in table.processes.values())
+    names = container_names() if has_containers else {}
+    found, refused = list[HostSocket](), list[OSError]()
+    with Borrower() as borrower:
+        for namespace, sockets in looked.sockets.items():
+            for one in sockets:
+                holders, those, options = table.holders.get(one.inode, []), table.of(one.inode), None
+                if port not in (None, one.local[1], one.remote[1]) or (only_owned and not holders):
+                    continue
+                try:
+                    with borrower.borrow(holders, one.inode) as copy:
+                        options = read(copy)
+                except GoneError:  # or no process has it
+                    pass
+                except OSError as error:
+                    refused.append(error)
+                container = those[0].container if those else ""
+                name = names.get(container, container)
+                found.append(HostSocket(one, namespace, those, holders, name, options, waits(one, options)))
+    return found, refused
 
 
 _RANK: dict[Waits | None, int] = {Waits.HELD: 0, Waits.MAYBE_HELD: 1, Waits.CORKED: 2, None: 3}
