@@ -40,17 +40,12 @@ class ClaimResult:
 
 def weigh(claim: Claim, figures: Mapping[str, Figures | None]) -> ClaimResult:
     """Hold a claim against the figures of its scenario's variants, by name; a variant not run has none."""
-    of = _measured(figures.get(claim.of), claim.measure)
+    of: float | None = getattr(figures.get(claim.of), claim.measure, None)
     if claim.against is None:
         return ClaimResult(claim, of, None, of, _mark(claim, of))
-    against = _measured(figures.get(claim.against), claim.measure)
+    against: float | None = getattr(figures.get(claim.against), claim.measure, None)
     ratio = of / against if of is not None and against else None
     return ClaimResult(claim, of, against, ratio, _mark(claim, ratio))
-
-
-def _measured(figures: Figures | None, measure: str) -> float | None:
-    value: float | None = getattr(figures, measure) if figures else None
-    return value
 
 
 def _mark(claim: Claim, figure: float | None) -> Reproduction:

@@ -65,13 +65,8 @@ def make_run(
     if not trace or run.verdict is not Verdict.STALL:
         return run
     progress("running it again under strace")
-    return made(_without_strace(run))
-
-
-def _without_strace(run: Run) -> Untraced:
-    """The result of a run without strace, for the witnesses of the traced one after it."""
     s = run.results[run.best].summary
-    return Untraced(run.folder.name, run.verdict, s.exchanges, s.stalled_exchanges, run.contradictions)
+    return made(Untraced(run.folder.name, run.verdict, s.exchanges, s.stalled_exchanges, run.contradictions))
 
 
 def outcome_of(run: Run) -> TrialOutcome:

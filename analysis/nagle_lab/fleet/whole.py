@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.summary import summarize
@@ -48,15 +47,10 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> SeriesResult:
         known.end(engine.clock)
         totals = engine.totals()
     findings = Findings(tables, totals.resolution, answers=known.facts.kernel_answers)
-    result = _with_reason_if_unreadable(summarize(known, totals, findings, None), known)
+    result = summarize(known, totals, findings, None)
+    if not known.facts.formats and known.trouble:  # no file could be read at all: that is the reason
+        result = result.concluded(result.verdict, "; ".join(result.quality.damage))
     return SeriesResult(result, findings, totals, closing, joined(reads))
-
-
-def _with_reason_if_unreadable(result: Result, known: CaptureSoFar) -> Result:
-    """Where no file could be read at all, that is the reason."""
-    if known.facts.formats or not known.trouble:
-        return result
-    return result.concluded(result.verdict, "; ".join(result.quality.damage))
 
 
 def joined(reads: Sequence[FileRead]) -> list[FileRead]:

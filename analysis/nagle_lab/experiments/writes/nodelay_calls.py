@@ -92,15 +92,11 @@ def _set_elsewhere(pair: CallPair, wanted: Sequence[Option]) -> str:
         return ""
     first = pair.elsewhere[0]
     at = _at(next(one for one in wanted if one.on == "another socket"))
-    if first.socket == _listening(pair):
+    if first.socket == end_text(*pair.stream.way[0]):
         return f"; set on the listening socket {at}, after this connection had begun"
     if len(pair.elsewhere) > 1:
         return f"; set on other sockets of that process, first {at}"
     return f"; set on another socket of that process ({_name(first.socket)}), {at}"
-
-
-def _listening(pair: CallPair) -> str:
-    return end_text(*pair.stream.way[0])
 
 
 def _name(socket: str) -> str:

@@ -35,7 +35,8 @@ def record_running(folder: Path, target: Target, *, seconds: float | None = None
     if outcome.not_traced:
         raise NagleLabError(outcome.not_traced)
     if outcome.problem and outcome.status is None:
-        raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){_todo(way)}")
+        todo = "" if may_join_namespaces() or "docker" in way.before else ": run this as root"
+        raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){todo}")
     return Guarded(folder, way.name, outcome, str(target))
 
 
@@ -72,7 +73,3 @@ def _run(way: Way, folder: Path) -> Outcome:
         if ended.status == 128 + signal.SIGTERM:  # ours, after a signal, before it had begun
             raise KeyboardInterrupt from None
         return Outcome(problem=f"{way.name} ended with {ended.status}")
-
-
-def _todo(way: Way) -> str:
-    return "" if may_join_namespaces() or "docker" in way.before else ": run this as root"

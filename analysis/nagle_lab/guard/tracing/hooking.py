@@ -46,7 +46,10 @@ def remove_copies() -> None:
 def loading(environment: Mapping[str, str], *, stacks: bool) -> dict[str, str]:
     """What to add to the environment: the hooks of interpreters, or for ``stacks`` that of native code."""
     hooks = loadable()
-    return preloaded(environment, hooks) if stacks else hooked(environment, hooks, agent_in(hooks))
+    if not stacks:
+        return hooked(environment, hooks, agent_in(hooks))
+    hook = next(hooks.glob("_native.*"), None)  # it says who called what writes, if it was compiled
+    return {"LD_PRELOAD": _joined(":", environment.get("LD_PRELOAD"), str(hook))} if hook else {}
 
 
 def hooked(environment: Mapping[str, str], hooks: Path, agent: Path | None) -> dict[str, str]:
@@ -63,12 +66,6 @@ def hooked(environment: Mapping[str, str], hooks: Path, agent: Path | None) -> d
     if agent:
         added["JAVA_TOOL_OPTIONS"] = _joined(" ", environment.get("JAVA_TOOL_OPTIONS"), f"-agentpath:{agent}")
     return added
-
-
-def preloaded(environment: Mapping[str, str], hooks: Path) -> dict[str, str]:
-    """What the environment gets so that native code says who called what writes, if that hook was compiled."""
-    hook = next(hooks.glob("_native.*"), None)
-    return {"LD_PRELOAD": _joined(":", environment.get("LD_PRELOAD"), str(hook))} if hook else {}
 
 
 def agent_in(hooks: Path) -> Path | None:

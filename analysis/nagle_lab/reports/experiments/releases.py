@@ -23,7 +23,8 @@ def show_releases(span: ReleaseSpan, tried: Sequence[TriedRelease], screen: Cons
     screen.print(table, Text(""), sep="\n")
     changes = flips(tried)
     for before, after in changes:
-        between = "" if _are_neighbours(tried, before, after) else " (what lies between says nothing)"
+        are_neighbours = tried.index(after) - tried.index(before) == 1
+        between = "" if are_neighbours else " (what lies between says nothing)"
         screen.print(
             Text(f"{after.version}: {before.verdict} → {after.verdict}, after {before.version}{between}", "bold")
         )
@@ -39,10 +40,6 @@ def _figures(release: TriedRelease) -> list[str]:
     s = release.result.summary
     reason = "" if release.verdict.is_conclusive else printable(release.result.reason)
     return [share(s.stalled_share), s.held_by or NONE, reason]
-
-
-def _are_neighbours(tried: Sequence[TriedRelease], before: TriedRelease, after: TriedRelease) -> bool:
-    return tried.index(after) - tried.index(before) == 1
 
 
 def releases_json(span: ReleaseSpan, command: Sequence[str], tried: Sequence[TriedRelease]) -> dict[str, Any]:

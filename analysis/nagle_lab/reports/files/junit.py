@@ -107,14 +107,14 @@ def _suite(root: Element, suite: Suite, number: int) -> None:
         failures=kinds.count("failure"),
         errors=kinds.count("error"),
         skipped=kinds.count("skipped"),
-        time=_seconds(sum(case.took_s for case in suite.cases)),
+        time=f"{sum(case.took_s for case in suite.cases):.3f}",
     )
     properties = _element(into, "properties")
     for name, value in suite.properties.items():
         _element(properties, "property", name=_token(name), value=value)
     for case, kind in zip(suite.cases, kinds, strict=True):
         classname = _token(f"nagle-lab.{suite.name}")
-        made = _element(into, "testcase", name=_token(case.name), classname=classname, time=_seconds(case.took_s))
+        made = _element(into, "testcase", name=_token(case.name), classname=classname, time=f"{case.took_s:.3f}")
         if kind:
             about = {} if kind == "skipped" else {"type": case.verdict}
             _element(made, kind, message=f"{case.verdict}: {case.reason}", **about)
@@ -135,7 +135,3 @@ def _token(text: str) -> str:
 def _time(started: str) -> str:
     """To the second, UTC without saying so, as the schema wants it."""
     return started[:19] if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", started[:19]) else NO_TIME
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.3f}"

@@ -309,7 +309,7 @@ def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
         return f"ss -tlnp 'sport = :{held.port}'"
     if delayed.port is not None:
         return f"ss -tnp dst {end_text(delayed.ip, delayed.port)}"
-    return f"ss -tnp dst {_bracketed(delayed.ip)}"
+    return f"ss -tnp dst {f'[{delayed.ip}]' if ':' in delayed.ip else delayed.ip}"
 
 
 def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str:
@@ -356,7 +356,3 @@ def _quick_acks(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -
     route = f"local {held.ip} table local"
     new = f"{ip} route del {route}; {ip} route add {route} dev lo proto kernel"
     return [f"{new} quickack 1", f"# to undo it: {new}"]
-
-
-def _bracketed(ip: str) -> str:
-    return f"[{ip}]" if ":" in ip else ip
