@@ -11,8 +11,8 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from enum import StrEnum
-from typing import Self
 
 import msgspec
 
@@ -36,20 +36,14 @@ class GoneError(Exception):
     """The process or its descriptor is not there any more."""
 
 
-class Borrower:
+class Borrower(ExitStack):
     """Duplicates descriptors of processes; keeps a pidfd of each, so that a number used again is not mistaken."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._pidfds: dict[int, int] = {}
         self._syscall = LIBC.syscall
         self._syscall.restype = ctypes.c_long
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for pidfd in self._pidfds.values():
-            os.close(pidfd)
 
     def borrow(self, holders: Sequence[tuple[int, int]], inode: int) -> socket.socket:
         """A copy of a socket, to be closed, from the first of its holders (process, descriptor) that still has it.
@@ -69,6 +63,7 @@ class Borrower:
         try:
             if pid not in self._pidfds:
                 self._pidfds[pid] = os.pidfd_open(pid)
+                self.callback(os.close, self._pidfds[pid])
             copy: int = self._syscall(_PIDFD_GETFD, self._pidfds[pid], fd, 0)
             if copy < 0:
                 raise last_error()

@@ -5,10 +5,11 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from struct import pack
-from typing import IO, Self
+from typing import IO
 
 from nagle_lab.capture import pcap
 from nagle_lab.capture.kernel_answers import KernelAnswer
@@ -131,8 +132,8 @@ class PacketRing:
             self.size -= len(self._pieces.popleft().records)
 
 
-class Snapshot:
-    """Records of a moment, as a capture file in memory; a context manager.
+class Snapshot(ExitStack):
+    """Records of a moment, as a capture file in memory, until it is closed.
 
     Attributes
     ----------
@@ -141,24 +142,15 @@ class Snapshot:
     """
 
     def __init__(self, content: Iterator[bytes | bytearray], first: int) -> None:
+        super().__init__()
         self.first = first
-        self._file: IO[bytes]
+        file: IO[bytes]
         if hasattr(os, "memfd_create"):
-            self._file = os.fdopen(os.memfd_create("nagle-lab-watch"), "wb")
-            self.path = Path(f"/proc/self/fd/{self._file.fileno()}")
+            file = self.enter_context(os.fdopen(os.memfd_create("nagle-lab-watch"), "wb"))
+            self.path = Path(f"/proc/self/fd/{file.fileno()}")
         else:
-            self._file = tempfile.NamedTemporaryFile(prefix="nagle-lab-watch-")  # noqa: SIM115 - until close
-            self.path = Path(self._file.name)
+            file = self.enter_context(tempfile.NamedTemporaryFile(prefix="nagle-lab-watch-"))  # noqa: SIM115
+            self.path = Path(file.name)
         for part in content:
-            self._file.write(part)
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            file.write(part)
+        file.flush()
