@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.evidence.segments import segments
+from nagle_lab.evidence.excerpt import segments
 from nagle_lab.packet.segment import SYN
 from recorder.holds import LATE, MS, holds_of
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import astuple
 
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.evidence.segments import segments as segments_of
+from nagle_lab.evidence.excerpt import segments as segments_of
 from nagle_lab.packet.kinds import REASON, kind_name
 from nagle_lab.packet.segment import LAYERS, Kernel
 from nagle_lab.packet.segment import Segment as Decoded

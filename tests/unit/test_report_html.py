@@ -364,7 +364,7 @@ def test_a_stretch_holds_the_whole_stall_and_says_where_it_begins():
 def test_examples_are_read_in_one_pass_and_are_those_read_alone(both, monkeypatch):
     result, opened = analyze(both), []
     monkeypatch.setattr(
-        "nagle_lab.evidence.segments.open_capture", lambda *a, **k: opened.append(a) or open_capture(*a, **k)
+        "nagle_lab.evidence.excerpt.open_capture", lambda *a, **k: opened.append(a) or open_capture(*a, **k)
     )
     found = examples([both], result)
     assert len(opened) == 1 and len(found.stalls) > 1

@@ -6,8 +6,7 @@ import pytest
 
 from nagle_lab.capture.stored import Stored
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.evidence.excerpt import packets_of
-from nagle_lab.evidence.segments import segments
+from nagle_lab.evidence.excerpt import packets_of, segments
 from nagle_lab.tcp import compiled
 from support.engines import ENGINES
 from support.rows import segment_row, truth

@@ -15,8 +15,7 @@ from pathlib import Path
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.comment_reader import INBOUND, OUTBOUND, CommentTaker
 from nagle_lab.diagnosis.result.result import Connection, EndProcess, Result, Role
-from nagle_lab.evidence.excerpt import packed_endpoint
-from nagle_lab.evidence.segments import EndPair
+from nagle_lab.evidence.excerpt import EndPair, packed_endpoint
 from nagle_lab.packet.segment import Segment, decode
 
 _LOOK = 2_000  # packets at the beginning of a file, of which one has such a comment where any does

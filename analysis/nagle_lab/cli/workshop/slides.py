@@ -1,6 +1,6 @@
 """The workshop as slides: one HTML file, of the same texts, runs and ladders as the pages on the terminal."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
@@ -14,17 +14,14 @@ from nagle_lab.cli.workshop import pages
 from nagle_lab.cli.workshop.pages import Block, Drawing, Prose
 from nagle_lab.cli.workshop.screens import WIDTH
 from nagle_lab.cli.workshop.script import Incident, Question, Workshop
+from nagle_lab.cli.workshop.walk import Play
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.ladder import Ladder
-from nagle_lab.experiments.trials import TrialOutcome
-from nagle_lab.lab.scenarios.scenario import Scenario, Variant
 from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.html.template import ENVIRONMENT, hash_of
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
-
-StoredRun = Callable[[Scenario, Variant, dict[str, str]], tuple[Run | None, TrialOutcome]]
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class TextRun:
         return self.column + len(self.text)
 
 
-def slides_page(script: Workshop, stored: StoredRun) -> str:
+def slides_page(script: Workshop, stored: Play) -> str:
     """A whole document; NagleLabError where a committed run cannot be judged."""
     slides = list(_slides(script, stored))
     environment = ENVIRONMENT.overlay(loader=PackageLoader("nagle_lab.cli.workshop", "."))
@@ -106,7 +103,7 @@ def _ladder_rules() -> str:
     return "".join(f"{rule}\n" for rule in rules if rule.startswith((".ladder ", ".seg")))
 
 
-def _slides(script: Workshop, stored: StoredRun) -> Iterator[Slide]:
+def _slides(script: Workshop, stored: Play) -> Iterator[Slide]:
     parts = [incident.scenario.title for incident in script.incidents]
     parts += [f"{len(script.mysteries)} mystery captures"] if script.mysteries else []
     about = f"{len(script.questions)} questions, about {script.minutes} minutes"
@@ -121,7 +118,7 @@ def _slides(script: Workshop, stored: StoredRun) -> Iterator[Slide]:
         yield Slide("answer", title, [*pages.marked(mystery, result), *answer])
 
 
-def _of_incident(incident: Incident, stored: StoredRun) -> Iterator[Slide]:
+def _of_incident(incident: Incident, stored: Play) -> Iterator[Slide]:
     scenario, title = incident.scenario, f"Incident {incident.number}: {incident.scenario.name}"
     columns: list[tuple[str, Figures]] = []
     before, after = (_judged(incident, name, stored, columns) for name in (scenario.stalled, scenario.fixed))
@@ -142,7 +139,7 @@ def _explained(title: str, ladders: Sequence[Block], asked: Question) -> Iterato
     yield Slide("answer", title, pages.wrong(asked))
 
 
-def _judged(incident: Incident, name: str, stored: StoredRun, columns: list[tuple[str, Figures]]) -> Run:
+def _judged(incident: Incident, name: str, stored: Play, columns: list[tuple[str, Figures]]) -> Run:
     run, outcome = stored(incident.scenario, incident.scenario.variants[name], incident.settings)
     if run is None or run.contradictions or outcome.figures is None:
         name = f"{incident.scenario.name} {name}"

@@ -17,9 +17,8 @@ from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
-from nagle_lab.evidence.excerpt import packed_endpoint
+from nagle_lab.evidence.excerpt import EndPair, packed_endpoint, segments
 from nagle_lab.evidence.ladder import Ladder, ladder_of
-from nagle_lab.evidence.segments import EndPair, segments
 from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
 from nagle_lab.live.watch.ring import Snapshot
 
