@@ -57,7 +57,7 @@ _PYTHON = (
     "twisted"
 )
 _SAY = tuple(
-    (re.compile(rf"\b(?:{names})".encode(), re.IGNORECASE), setting)
+    (re.compile(rf"\b(?:{names})", re.IGNORECASE | re.ASCII), setting)
     for names, setting in (
         ("nginx|openresty|tengine", NGINX),
         ("apache-httpclient|apache-coyote|java|okhttp|jetty|tomcat|netty", JAVA),
@@ -94,7 +94,7 @@ def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | Non
                 continue
             if segment.src == sender and port in (None, segment.sport):
                 for said in _HEADERS.findall(record.data):
-                    if setting := _named(said):
+                    if setting := setting_by_name(said.decode("ascii")):
                         return setting
     return None
 
@@ -108,8 +108,4 @@ def _end(result: Result) -> NamedEnd | Endpoint | None:
 
 def setting_by_name(command: str) -> NodelaySetting | None:
     """The setting in what a process is called, "python3" say; None of an unknown one."""
-    return _named(command.encode())
-
-
-def _named(said: bytes) -> NodelaySetting | None:
-    return next((setting for pattern, setting in _SAY if pattern.search(said)), None)
+    return next((setting for pattern, setting in _SAY if pattern.search(command)), None)

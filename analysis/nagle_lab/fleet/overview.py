@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from nagle_lab.diagnosis.result.result import Connection, Endpoint, Role, Stall
+from nagle_lab.diagnosis.result.result import Connection, Endpoint, Stall
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.excerpt import excerpts
 from nagle_lab.evidence.ladder import Ladder, stall_ladder, window_around
@@ -127,42 +127,24 @@ def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:
         [stall["series"], stall["trigger_frame"], stall["release_frame"]],
     ).rows
     shift = files[0][1] - 1
-    client, server = _ends(stall)
+    ends = {
+        stall[f"{end}_role"]: Endpoint(stall[f"{end}_ip"], stall[f"{end}_port"], stall[f"{end}_role"])
+        for end in ("held", "delayed")
+    }
     (began,) = store.ask(
         "SELECT first_frame FROM connections WHERE series = ? AND connection = ?",
         [stall["series"], stall["connection"]],
     ).rows[0]
-    connection = _connection(stall["connection"], client, server, max(began - shift, 1))
-    held_by, delayed_by = (client, server) if stall["held_role"] == "client" else (server, client)
+    known = {"id": stall["connection"], **ends, "first_frame": max(began - shift, 1)}
+    connection = Connection(**dict.fromkeys(Connection.__struct_fields__, 0) | known)  # a ladder needs no more of it
     trigger, release = stall["trigger_frame"] - shift, stall["release_frame"] - shift
     ack = None if stall["ack_frame"] is None else stall["ack_frame"] - shift
     shown = Stall(
-        stall["connection"], stall["exchange"], held_by, delayed_by, trigger, ack, release, stall["wait_ms"],
-        stall["release_us"], stall["trigger_bytes"], stall["released_bytes"],
+        stall["connection"], stall["exchange"], ends[stall["held_role"]], ends[stall["delayed_role"]], trigger, ack,
+        release, stall["wait_ms"], stall["release_us"], stall["trigger_bytes"], stall["released_bytes"],
     )  # fmt: skip
     (excerpt,) = excerpts([file for file, _ in files], [window_around(connection, trigger, release)])
     found = {step.frame for step in excerpt.steps}
     if not {trigger, ack or trigger, release} <= found:
         raise NagleLabError(f"{files[0][0]}: its packets are not those that were read: run nagle-lab fleet again")
     return stall_ladder(excerpt, shown)
-
-
-def _ends(stall: dict[str, Any]) -> tuple[Endpoint, Endpoint]:
-    ends = {
-        stall[f"{end}_role"]: Endpoint(stall[f"{end}_ip"], stall[f"{end}_port"], stall[f"{end}_role"])
-        for end in ("held", "delayed")
-    }
-    return ends["client"], ends["server"]
-
-
-def _connection(number: int, client: Endpoint, server: Endpoint, first_frame: int) -> Connection:
-    """What a ladder needs to know of one."""
-    counts = dict.fromkeys(
-        ("packets", "full_segment_bytes", "exchanges", "repeat_exchanges", "stalled_exchanges", "stalls"), 0
-    )
-    rest = dict.fromkeys(("second_writes", "unresolved", "lost_ms", "round_trip_holds_ms"), 0)
-    sent: dict[Role, Any] = {}
-    return Connection(
-        id=number, client=client, server=server, first_frame=first_frame, handshake=False,
-        first_stalled_exchange=None, sent=sent, **counts, **rest,
-    )  # fmt: skip

@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from nagle_lab.capture.stored import is_remote
 from nagle_lab.cli.shared.exports import require_outputs, write_export
-from nagle_lab.cli.shared.progress import progress_bar
+from nagle_lab.cli.shared.progress import ProgressBar
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.fleet.ask import Store, questions, sql_of
@@ -113,21 +112,13 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
     return Exit.OK
 
 
-class _Progress:
+class _Progress(ProgressBar):
     """Shows on a terminal how much is read: see :class:`nagle_lab.fleet.schedule.Progress`."""
 
     def __init__(self) -> None:
         figures = TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TimeRemainingColumn()
-        self._bar = progress_bar(console(stderr=True), *figures)
-        self._task = self._bar.add_task("", total=None)
+        super().__init__(console(stderr=True), None, *figures)
         self._series = self._done = self._packets = self._size = 0
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def begin(self, series: int, size: int) -> None:
         """Note how many series and bytes are to be read."""

@@ -10,26 +10,20 @@ from rich.text import Text
 _FOREVER = 1e9  # the time left follows from all that is done so far, not from the last half minute
 
 
-def progress_bar(screen: Console, *figures: ProgressColumn) -> Progress:
-    """A task's description, a bar and ``figures``, while it lasts; nothing where ``screen`` is no terminal."""
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        *figures,
-        console=screen,
-        speed_estimate_period=_FOREVER,
-        transient=True,
-        disable=not screen.is_terminal,
-    )
+class ProgressBar:
+    """A bar between a task's description and ``figures``, while it lasts; nothing where ``screen`` is no terminal."""
 
-
-class RunsProgress:
-    """A context manager; ``planned`` runs, which :meth:`more` adds to."""
-
-    def __init__(self, screen: Console, planned: int) -> None:
-        self._screen, self._planned, self._done, self._what = screen, planned, 0, ""
-        self._bar = progress_bar(screen, MofNCompleteColumn(), TimeRemainingColumn())
-        self._task = self._bar.add_task("", total=planned)
+    def __init__(self, screen: Console, total: int | None, *figures: ProgressColumn) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            *figures,
+            console=screen,
+            speed_estimate_period=_FOREVER,
+            transient=True,
+            disable=not screen.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total)
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -37,6 +31,14 @@ class RunsProgress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+
+class RunsProgress(ProgressBar):
+    """How far ``planned`` runs are, which :meth:`more` adds to."""
+
+    def __init__(self, screen: Console, planned: int) -> None:
+        super().__init__(screen, planned, MofNCompleteColumn(), TimeRemainingColumn())
+        self._screen, self._planned, self._done, self._what = screen, planned, 0, ""
 
     def more(self, runs: int) -> None:
         """Add runs to those planned."""

@@ -269,7 +269,8 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
     if not result.connections:
         return []
     end = _seen_end(result)
-    return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [_capture(end)])]
+    capture = _tcpdump("both", f"'tcp{f' port {end.port}' if end.role == 'server' else ''}'")
+    return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [capture])]
 
 
 def _record_at_both_ends(result: Result) -> list[tuple[str, list[str]]]:
@@ -288,10 +289,6 @@ def _record_at_both_ends(result: Result) -> list[tuple[str, list[str]]]:
 
 def _tcpdump(file: str, only: str) -> str:
     return f"tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/{file}.pcap {only}"
-
-
-def _capture(end: Endpoint) -> str:
-    return _tcpdump("both", f"'tcp{f' port {end.port}' if end.role == 'server' else ''}'")
 
 
 def _there(end: NamedEnd | Endpoint) -> str:
