@@ -65,7 +65,7 @@ def examples(
         return Examples(exchange=_exchange(files, result, port), software=software_seen(files, result))
     choices = chosen_stalls(result)
     typical = choices[0].stall
-    wanted = [stall_window(result, choice.stall) for choice in choices]
+    wanted = [stall_window(result.connections[one.stall.connection], one.stall) for one in choices]
     over_time, *around = excerpts(files, [_over_time(result.connections[typical.connection], typical), *wanted])
     ladders = [stall_ladder(excerpt, one.stall) for one, excerpt in zip(choices, around, strict=True)]
     same = [stall for stall in result.stalls if stall.connection == typical.connection]

@@ -139,18 +139,13 @@ def not_this_stall(result: Result, connection: Connection, steps: Sequence[Step]
 
 def ladder_of(files: Sequence[Path], result: Result, stall: Stall) -> Ladder:
     """The ladder of one stall of the capture in ``files``, read as far as needed."""
-    (excerpt,) = excerpts(files, [stall_window(result, stall)])
+    (excerpt,) = excerpts(files, [stall_window(result.connections[stall.connection], stall)])
     return stall_ladder(excerpt, stall)
 
 
-def stall_window(result: Result, stall: Stall) -> PacketWindow:
+def stall_window(connection: Connection, stall: Stall) -> PacketWindow:
     """The packets that the ladder of a stall is made of."""
-    return window_around(result.connections[stall.connection], stall.trigger_frame, stall.release_frame)
-
-
-def window_around(connection: Connection, trigger_frame: int, release_frame: int) -> PacketWindow:
-    """The packets to read for the ladder of a stall, by the frames of its trigger and release."""
-    return PacketWindow(connection, trigger_frame, release_frame, _BEFORE, _AFTER)
+    return PacketWindow(connection, stall.trigger_frame, stall.release_frame, _BEFORE, _AFTER)
 
 
 def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:

@@ -8,7 +8,7 @@ from typing import Any
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Stall
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.excerpt import excerpts
-from nagle_lab.evidence.ladder import Ladder, stall_ladder, window_around
+from nagle_lab.evidence.ladder import Ladder, stall_ladder, stall_window
 from nagle_lab.fleet.ask import Store, sql_of
 
 MOST_HOSTS, MOST_COLUMNS, WORST = 40, 48, 10
@@ -143,7 +143,7 @@ def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:
         stall["connection"], stall["exchange"], ends[stall["held_role"]], ends[stall["delayed_role"]], trigger, ack,
         release, stall["wait_ms"], stall["release_us"], stall["trigger_bytes"], stall["released_bytes"],
     )  # fmt: skip
-    (excerpt,) = excerpts([file for file, _ in files], [window_around(connection, trigger, release)])
+    (excerpt,) = excerpts([file for file, _ in files], [stall_window(connection, shown)])
     found = {step.frame for step in excerpt.steps}
     if not {trigger, ack or trigger, release} <= found:
         raise NagleLabError(f"{files[0][0]}: its packets are not those that were read: run nagle-lab fleet again")
