@@ -10,17 +10,7 @@ from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import parsed_settings
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
-from nagle_lab.experiments.sweep import (
-    SweepPoint,
-    SweepSeries,
-    asked_range,
-    bursts_of,
-    code_of,
-    doubled,
-    run_through,
-    to_json,
-)
-from nagle_lab.experiments.sweep import swept as sweep_of
+from nagle_lab.experiments import sweep
 from nagle_lab.experiments.trials import attempt, make_run
 from nagle_lab.lab.folder import require_runs_folder
 from nagle_lab.lab.scenarios.parameters import refuse_misspelled, resolve
@@ -44,7 +34,7 @@ def command(
     """Sweep a scenario over ``span`` (``NAME=LO..HI``; None: its own), the series ``only`` or all; print it."""
     require_outputs(files.values())
     swept = find_scenario(scenario)
-    parameter, low, high = asked_range(swept, span)
+    parameter, low, high = sweep.asked_range(swept, span)
     several = _series(swept, only)
     refuse_misspelled([swept])
     require_runs_folder(runs)
@@ -52,36 +42,38 @@ def command(
     for series in several:  # one mistake is one line, not one for each run
         resolve(swept, swept.variant(series.variant), {**given, parameter: str(low)})
     try:
-        with RunsProgress(console(stderr=True), len(several) * len(doubled(low, high))) as progress:
+        with RunsProgress(console(stderr=True), len(several) * len(sweep.doubled(low, high))) as progress:
             for series in several:
                 measure = partial(_measure, swept, series, given, runs, parameter, progress)
-                run_through(series, low, high, measure, progress.more)
+                sweep.run_through(series, low, high, measure, progress.more)
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        sys.stdout.write(json.dumps(to_json(scenario, parameter, low, high, several), ensure_ascii=False) + "\n")
+        sys.stdout.write(
+            json.dumps(sweep.to_json(scenario, parameter, low, high, several), ensure_ascii=False) + "\n"
+        )
     else:
         show_sweep(swept.title, parameter, several, console(at_most=140))
     write_wanted(files, html=lambda: _page(swept.title, parameter, several))
     if interrupted:
         tell("interrupted")
         return Exit.INTERRUPTED
-    return code_of(several)
+    return sweep.code_of(several)
 
 
-def _page(title: str, parameter: str, several: Sequence[SweepSeries]) -> str:
+def _page(title: str, parameter: str, several: Sequence[sweep.SweepSeries]) -> str:
     from nagle_lab.reports.html.overview import sweep_page  # noqa: PLC0415  (plots take time to import)
 
     return sweep_page(title, parameter, several)
 
 
-def _series(scenario: Scenario, only: Sequence[str]) -> list[SweepSeries]:
-    variants = sweep_of(scenario).series
+def _series(scenario: Scenario, only: Sequence[str]) -> list[sweep.SweepSeries]:
+    variants = sweep.swept(scenario).series
     for name in only:
         if name not in variants:
             raise NagleLabError(f"{scenario.name} has no series {name!r}: choose from {', '.join(variants)}")
     return [
-        SweepSeries(name, variant, scenario.variant(variant).expected.port)
+        sweep.SweepSeries(name, variant, scenario.variant(variant).expected.port)
         for name, variant in variants.items()
         if not only or name in only
     ]
@@ -89,18 +81,20 @@ def _series(scenario: Scenario, only: Sequence[str]) -> list[SweepSeries]:
 
 def _measure(
     scenario: Scenario,
-    series: SweepSeries,
+    series: sweep.SweepSeries,
     given: Mapping[str, str],
     runs: Path,
     parameter: str,
     progress: RunsProgress,
     size: int,
-) -> SweepPoint:
+) -> sweep.SweepPoint:
     """Run a series at a size."""
     stage = progress.begin(f"{series.name} {parameter}={size}")
     variant, settings = scenario.variant(series.variant), {**given, parameter: str(size)}
     run, outcome = attempt(lambda: make_run(scenario, variant, settings, runs, stage))
-    point = SweepPoint(size, outcome, bursts_of(run) if run else {}, _sizes(run, parameter) if run else {})
+    point = sweep.SweepPoint(
+        size, outcome, sweep.bursts_of(run) if run else {}, _sizes(run, parameter) if run else {}
+    )
     ending = f", {point.share:.0%} stalled" if point.verdict else f": {printable(outcome.reason)}"
     progress.end(f"{outcome.name}{ending}", notable=point.verdict is None)
     return point

@@ -26,7 +26,7 @@ from nagle_lab.runs.run import Run
 _ROWS = (
     ("stalled, of the requests that can", lambda f: numbers.share(f.stalled_share)),
     ("wait for the late ACK, ms p50 / p99", numbers.wait),
-    ("median time of a request, ms", numbers.request_median),
+    ("median time of a request, ms", lambda f: numbers.request_time(f.p50_ms)),
     ("requests per second", lambda f: numbers.number(f.requests_per_s)),
     ("packets per request", lambda f: numbers.number(f.packets_per_request)),
     ("delayed ACKs, in capture / in kernel", numbers.delayed_acks),

@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.experiments.sweep import Edge, SweepPoint, SweepSeries, explanation
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
-from nagle_lab.reports.words.numbers import NONE, number, request_median, share
+from nagle_lab.reports.words.numbers import NONE, number, request_time, share
 
 
 def show_sweep(title: str, parameter: str, several: Sequence[SweepSeries], screen: Console) -> None:
@@ -38,9 +38,9 @@ def _table(parameter: str, series: SweepSeries) -> Table:
 def cells(point: SweepPoint) -> list[str]:
     """The cells of a size: its verdict, stalled share, requests per second, and their median time."""
     figures = point.outcome.figures
-    measured = (
-        [share(point.share), number(figures.requests_per_s), request_median(figures)] if figures else [NONE] * 3
-    )
+    measured = [NONE] * 3
+    if figures:
+        measured = [share(point.share), number(figures.requests_per_s), request_time(figures.p50_ms)]
     return [str(point.size), point.outcome.name, *measured]
 
 

@@ -54,11 +54,6 @@ def request_time(ms: float | None) -> str:
     return "< 1" if ms == 0 else number(ms)
 
 
-def request_median(figures: "Figures") -> str:
-    """Median time of a request, ms, as the load tool saw it."""
-    return request_time(figures.p50_ms)
-
-
 def cause_name(cause: Cause, *, is_open: bool = False) -> str:
     """The cause of an idle gap, in few words; ``is_open``: it cannot be told if data waited for some late ACKs."""
     if is_open and cause is Cause.DELAYED_ACK:
