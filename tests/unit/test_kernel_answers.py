@@ -100,6 +100,7 @@ def test_a_busy_machine_s_kernel_leaves_open_what_it_seldom_says(diagnose):
     seldom = told(segments, lambda number: (7 + number % 33) * MS, unsent=0, every=4)
     result = diagnose(segments, seldom)
     assert (result.verdict, result.summary.stalls, result.quality.unresolved["own_pace"]) == ("INCONCLUSIVE", 0, 59)
+    assert result.reason.endswith("; the kernel was asked, but too seldom; record for longer")
 
 
 def test_a_kernel_that_was_asked_of_the_beginning_only_accuses_nobody_later(diagnose):
@@ -256,8 +257,8 @@ def clock(monkeypatch):
         pytest.param({}, 1057, [], id="behind a full segment"),
         pytest.param({"unsent": 1000}, 1100, [], id="a full segment"),
         pytest.param({"unsent": 0, "in_flight": 0}, 0, [], id="all is acknowledged"),
-        pytest.param({"cwnd": 1}, 157, [], id="the congestion window is full"),
-        pytest.param({"window": 150}, 157, [], id="the other end's window is full"),
+        pytest.param({"cwnd": 1}, 157, [0], id="the congestion window is full"),
+        pytest.param({"window": 150}, 157, [0], id="the other end's window is full"),
         pytest.param({"window": None}, 157, [57], id="a kernel that does not say that window"),
         pytest.param({"silent_ms": 0}, 157, [], id="sent just now"),
     ],

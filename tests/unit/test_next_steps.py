@@ -17,6 +17,7 @@ from nagle_lab.evidence.software import software_seen
 from nagle_lab.reports.screens.guard import language
 from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
+from nagle_lab.reports.words.phrases import findings
 from support.stories import (
     BODY,
     HEADER,
@@ -26,6 +27,7 @@ from support.stories import (
     client_held,
     nodelay,
     pauses_a_little_longer_than_the_timer,
+    reply_in_two,
     server_held,
     talk,
 )
@@ -434,6 +436,46 @@ def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(tmp_path):
     path.write_bytes(pcap_bytes(merge(front.segments, back.segments)))
     step = dict(idle_gaps(analyze(path)))["next"]
     assert step.startswith("the other servers may have waited for their own connections to 10.0.0.9:8000")
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "role", "because"),
+    [
+        ("wait-drained", "10.77.0.2", "server", "like_a_program"),
+        ("duplex-ticks-rtt-10", "10.77.0.1", "client", "ack_on_data"),
+    ],
+)
+def test_where_packets_do_not_tell_the_lines_ask_the_sender_s_kernel(name, host, role, because):
+    result = analyze(CAPTURES / "families" / name / "server.pcap.gz")
+    (end,) = result.summary.undecided_ends
+    assert (end.ip, end.role, end.unresolved) == (host, role, result.quality.unresolved)
+    assert list(end.unresolved) == [because]
+    ask, without = commands(result, None)
+    assert ask == (
+        f"In a shell on {host}, as root, while it is slow, to ask its kernel what waits in the {role}'s sockets",
+        ["nagle-lab watch --port 7000 --seconds 60", "# if it runs in a container, also: --container NAME"],
+    )
+    assert without[1] == ["tcpdump -i any -s 128 -B 16384 -n -c 200000 -w /tmp/all.pcap tcp"]
+    left_open = dict(findings(result))["cannot tell"]
+    assert left_open.startswith(f"whether data that the {role} ({end}) sent after a late ACK was held")
+
+
+def test_of_several_servers_the_lines_are_for_the_one_that_the_reason_names(tmp_path):
+    """Another one has more left open, but among so many pauses that it hides nothing."""
+
+    def seldom_as_a_program(c: Conversation, number: int) -> None:
+        late = 130 if number % 30 == 0 else 3_000 + number % 9 * 1_000
+        reply_in_two(LATE, lambda _: late * US)(c, number)
+
+    busy = talk(seldom_as_a_program, exchanges=1_000, client=("10.0.0.9", 50_000), server=("10.0.0.2", 82))
+    waits = talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US), server=("10.0.0.3", 81))
+    path = tmp_path / "two.pcap"
+    path.write_bytes(pcap_bytes(merge(busy.segments, waits.segments)))
+    result = analyze(path)
+    assert [str(end) for end in result.summary.undecided_ends] == ["10.0.0.2:82", "10.0.0.3:81"]
+    assert result.reason.startswith("10.0.0.3:81: ")
+    where, (line, _) = commands(result, None)[0]
+    assert where.startswith("In a shell on 10.0.0.3, ") and "--port 81 " in line
 
 
 def test_where_the_path_hides_it_the_lines_record_at_both_ends():

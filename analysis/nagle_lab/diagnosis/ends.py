@@ -1,4 +1,4 @@
-"""The ends that held, and those that delayed."""
+"""The ends that held, those that delayed, and those of which it could not be told."""
 
 from dataclasses import dataclass, field
 
@@ -11,17 +11,17 @@ ROLES: tuple[Role, Role] = ("client", "server")
 
 @dataclass
 class End:
-    """One end that held, or delayed: a server's address and port, or a client's address."""
+    """One end that held or delayed, or may have: a server's address and port, or a client's address."""
 
     role: Role
     connection: int  # one of its connections, and its side of that
     side: int
-    stalls: int = 0
+    times: int = 0
     ports: set[int] = field(default_factory=set)  # one or two of them
 
 
 class Ends(dict[int, End]):
-    """The ends that held, or those that delayed."""
+    """The ends that held, or delayed, or may have, by program and role."""
 
     def add(self, involved: Involved, side: Column, rows: Column) -> None:
         """Add the sides of some ``rows`` of those (n,) whose connections are involved."""
@@ -32,7 +32,7 @@ class Ends(dict[int, End]):
             key, row = int(keys[group[0]]), int(rows[group[0]])
             role = ROLES[key % 2]
             end = self.setdefault(key, End(role, int(involved.numbers[involved.of[row]]), int(side[row])))
-            end.stalls += len(group)
+            end.times += len(group)
             ports = pick(port, group)
             end.ports |= {lowest(ports), highest(ports)}
 

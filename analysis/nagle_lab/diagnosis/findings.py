@@ -78,6 +78,8 @@ class Findings:
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are not stalls, by reason
     obstacles : undecided candidates, by reason
+    undecided : the ends that would have held them, by reason
+    kernel_was_asked : whether the kernel said anything of them while the capture was recorded
     servers : stalls and undecided candidates by the server of the connection
     grounds : what the stalls are proved by
     holds : of the stalls of each program, and of each peer that is looked at by itself
@@ -113,6 +115,8 @@ class Findings:
         self.rejected: Counter[Rejected] = Counter(dict.fromkeys(Rejected, 0))
         self.grounds: Counter[Ground] = Counter()
         self.obstacles: Counter[Obstacle] = Counter()
+        self.undecided = {obstacle: Ends() for obstacle in Obstacle}
+        self.kernel_was_asked = False
         self.relays: Counter[tuple[int, int]] = Counter()
         self.holds: list[Hold] = []
         self.behind_full = self.unresolved_exchanges = 0
@@ -189,6 +193,8 @@ class Findings:
         evidence = self._evidence(candidates, involved, begin, programs)
         judged = self._judge(candidates, involved, evidence, setting)
         self._count_judged(judged, candidates, involved)
+        undecided = in_order([unsure for _, unsure in judged.unresolved])
+        self.kernel_was_asked |= setting.kernel_answers.speaks_of(undecided)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         of_gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
         ended = of_gaps | {"gap": candidates["gap"], "side": 1 - candidates["side"]}  # by the ACKs
@@ -276,6 +282,7 @@ class Findings:
         self.grounds += judged.grounds
         for obstacle, unsure in judged.unresolved:
             self.obstacles[obstacle] += len(unsure)
+            self.undecided[obstacle].add(involved, candidates["side"], unsure)
             _increase(involved, "unresolved", pick(involved.of, unsure))
         in_view = len(self.connections)  # of those that only another capture shows nothing is said
         self.relays += Counter({both: times for both, times in judged.relays.items() if both[1] < in_view})

@@ -9,8 +9,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nagle_lab.capture.capture import CaptureSoFar
-from nagle_lab.diagnosis.ends import Ends
+from nagle_lab.diagnosis.ends import End, Ends
 from nagle_lab.diagnosis.findings import Findings
+from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.reason import reason_of
 from nagle_lab.diagnosis.result.remedy import remedy
@@ -24,8 +25,10 @@ from nagle_lab.diagnosis.result.result import (
     Range,
     Relay,
     Result,
+    Role,
     Source,
     Summary,
+    UndecidedEnd,
 )
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import VerdictInput, decide
@@ -52,6 +55,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             astray_share=findings.astray.share,
             swapped_without_timestamps=findings.astray.swapped_without_timestamps,
             unresolved=findings.obstacles,
+            kernel_was_asked=findings.kernel_was_asked,
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
             left_out=findings.unwanted.connections if findings.unwanted.connections == totals.connections else 0,
@@ -156,6 +160,7 @@ def _summary(totals: EngineTotals, findings: Findings, durations: Mapping[str, D
         delayed_ends=delayed_ends,
         held_ends_by=findings.held.by_role,
         delayed_ends_by=findings.delayed.by_role,
+        undecided_ends=_undecided_ends(findings),
         servers=findings.servers.listed(),
         relays=_relays(findings),
         remedy=None,
@@ -180,12 +185,24 @@ _MOST_NAMED = 10
 
 def _named_ends(findings: Findings, ends: Ends) -> list[NamedEnd]:
     """The ends with the most stalls, those first."""
-    most = sorted(ends.values(), key=lambda end: (-end.stalls, end.connection, end.side))[:_MOST_NAMED]
-    named = []
-    for end in most:
-        endpoint = end_of(findings, end.connection, end.side)
-        named.append(NamedEnd(endpoint.ip, endpoint.port if len(end.ports) == 1 else None, end.role, end.stalls))
-    return named
+    most = sorted(ends.values(), key=lambda end: (-end.times, end.connection, end.side))[:_MOST_NAMED]
+    return [NamedEnd(*_place(findings, end), end.role, end.times) for end in most]
+
+
+def _undecided_ends(findings: Findings) -> list[UndecidedEnd]:
+    """The ends of which most was left open, those first."""
+    unresolved: dict[tuple[str, int | None, Role], dict[Obstacle, int]] = {}
+    for obstacle in findings.obstacles:
+        for end in findings.undecided[obstacle].values():
+            unresolved.setdefault((*_place(findings, end), end.role), {})[obstacle] = end.times
+    ends = [UndecidedEnd(*place, times) for place, times in unresolved.items()]
+    return sorted(ends, key=lambda end: (-sum(end.unresolved.values()), str(end)))[:_MOST_NAMED]
+
+
+def _place(findings: Findings, end: End) -> tuple[str, int | None]:
+    """Its address, and its port where it had but one."""
+    endpoint = end_of(findings, end.connection, end.side)
+    return endpoint.ip, endpoint.port if len(end.ports) == 1 else None
 
 
 def _relays(findings: Findings) -> list[Relay]:

@@ -71,22 +71,27 @@ class ListedSocket(msgspec.Struct, frozen=True):
         return max(self.queued - self.unsent, 0)
 
     @property
-    def waits_for_small(self) -> bool:
-        """Whether a small segment is not acknowledged, and there is room for less than a segment more.
+    def is_window_full(self) -> bool:
+        """Whether the congestion window, or the other end's, has no room for what waits, or would be written."""
+        info = self.info
+        if info is None or info.in_flight >= info.cwnd:
+            return info is not None
+        return info.window is not None and self.unacknowledged + info.unsent > info.window
+
+    @property
+    def is_behind_small(self) -> bool:
+        """Whether a small segment is not acknowledged, and less than a full one waits, or nothing.
 
         Then Nagle's algorithm lets what is written wait (Minshall's variant, tcp_nagle_check in tcp_output.c), and so
         does TCP_CORK. Automatic corking (tcp_should_autocork) does, too, but only until the device has sent.
         """
         info = self.info
-        if info is None or info.unsent >= info.mss or info.in_flight >= info.cwnd:
-            return False
-        is_window_full = info.window is not None and self.unacknowledged + info.unsent > info.window
-        return not is_window_full and 0 < self.unacknowledged < info.in_flight * info.mss
+        return info is not None and info.unsent < info.mss and 0 < self.unacknowledged < info.in_flight * info.mss
 
     @property
-    def holds_small(self) -> bool:
-        """Whether data waits behind such a segment."""
-        return self.unsent > 0 and self.waits_for_small
+    def held(self) -> int:
+        """Bytes that wait behind a small segment, and for no window."""
+        return self.unsent if self.is_behind_small and not self.is_window_full else 0
 
 
 def tcp_sockets(most: int | None = None) -> list[ListedSocket]:

@@ -96,16 +96,27 @@ class CountAndTime(msgspec.Struct, frozen=True):
     total_ms: Number
 
 
-class NamedEnd(msgspec.Struct, frozen=True):
-    """An end that held, or delayed, and in how many stalls."""
+class _End(msgspec.Struct, frozen=True):
+    """An end of one or more connections."""
 
     ip: str
     port: Annotated[int, Meta(ge=0, le=65535)] | None  # None: a client that had several
     role: Role
-    stalls: Count
 
     def __str__(self) -> str:
         return self.ip if self.port is None else end_text(self.ip, self.port)
+
+
+class NamedEnd(_End, frozen=True):
+    """An end that held, or delayed, and in how many stalls."""
+
+    stalls: Count
+
+
+class UndecidedEnd(_End, frozen=True):
+    """An end of which it could not be told whether it held data, and how often, by reason."""
+
+    unresolved: dict[Obstacle, Count]
 
 
 def _named(ends: Sequence[NamedEnd], in_all: Mapping[Role, int]) -> str:
@@ -203,6 +214,7 @@ class Summary(msgspec.Struct, frozen=True):
     delayed_ends: list[NamedEnd]
     held_ends_by: dict[Role, Count]  # how many ends held, in all, by role
     delayed_ends_by: dict[Role, Count]
+    undecided_ends: list[UndecidedEnd]  # those whose data may have been held, most often first, at most ten
     servers: list[Server]  # of several, those with stalls or something unresolved, most stalls first; at most 20
     relays: list[Relay]  # the most frequent, at most ten
     remedy: str | None

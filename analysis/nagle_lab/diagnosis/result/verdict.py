@@ -58,6 +58,7 @@ class VerdictInput:
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     swapped_without_timestamps : data segments that it has after their acknowledgement, and that have no timestamps
     unresolved : how often it could not be told whether an ACK released what followed, and why
+    kernel_was_asked : while the capture was recorded, the kernel was asked about some of these, and did not decide it
     late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: of a stream
         without answers, these are what a stall would have shown in
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
@@ -80,6 +81,7 @@ class VerdictInput:
     astray_share: float = 0.0
     swapped_without_timestamps: int = 0
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
+    kernel_was_asked: bool = False
     late_without_stall: int = 0
     chances: int = 0
     left_out: int = 0
@@ -209,6 +211,8 @@ def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
         why = _ACKS_LEFT_OUT
     elif whole.is_of_both_ends and obstacle is Obstacle.PATH_VARIES:
         why = _VARIES_AT_BOTH_ENDS
+    elif whole.kernel_was_asked:
+        why = why.replace(WITH_WATCH, _ASKED_TOO_SELDOM)
     return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {why}"
 
 
@@ -224,30 +228,31 @@ def _exchanges_text(exchanges: int) -> str:
     return f"{exchanges} answered {plural('exchange', exchanges)}"
 
 
-_AT_THE_SENDER = "capture at the end that sends it"
 AT_BOTH_ENDS = "capture at both ends (`--same-traffic`)"
+WITH_WATCH = "record on the host that sends it with `nagle-lab watch`, which asks the kernel what waits"
+_ASKED_TOO_SELDOM = "the kernel was asked, but too seldom; record for longer"
 _WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
-    "something else; capture on the host that sends it, all its connections together (`tcpdump -i any tcp`)",
+    f"something else; {WITH_WATCH}",
     Obstacle.OWN_PACE: "data came a round trip after a late ACK: held by Nagle's algorithm, or its program waited by "
-    "itself, which looks the same from here; " + _AT_THE_SENDER,
+    f"itself, which looks the same from here; {WITH_WATCH}",
     Obstacle.CONNECTIONS_DIFFER: "data followed a late ACK as if it had been held, but only on some connections, and "
-    "what the same program does on the others is not certain; " + _AT_THE_SENDER + ", with `nagle-lab watch`",
+    f"what the same program does on the others is not certain; {WITH_WATCH}",
     Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but how far away its sender is, is not known; capture "
-    "from the beginning of the connections, or at the sender",
+    f"from the beginning of the connections, or {WITH_WATCH}",
     Obstacle.NO_HANDSHAKE: "data waited for ACKs that came 38 ms later or more, as everything of that end does; no "
     "handshake shows whether the path or its delayed-ACK timer takes so long; capture while any new connection "
     "between the two hosts begins",
     Obstacle.PATH_VARIES: "data followed a late ACK, but the path or a busy host may delay as much; " + AT_BOTH_ENDS,
     Obstacle.COARSE_CLOCK: "data followed a late ACK, but how soon, the capture's clock is too coarse to say; "
     "capture with time stamps of a microsecond or less",
-    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but elsewhere the same server waits for no ACK: "
-    "TCP_NODELAY for some of its data only, or a congestion window of one segment; look at `ss -ti` there",
+    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but elsewhere the same end waits for no ACK: "
+    f"TCP_NODELAY for some of its data only, or a congestion window of one segment; {WITH_WATCH}",
     Obstacle.COINCIDENCE: "data followed a late ACK as soon as it could, which may be chance; capture for longer",
     Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that the capture lacks, or has only later; capture at one "
     "interface, with `-B 16384`",
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
-    "then; record at the end that sends it with `nagle-lab watch`, which asks the kernel what waits",
+    f"then; {WITH_WATCH}",
 }
 _VARIES_AT_BOTH_ENDS = "data followed a late ACK, but a busy host or the path may delay as much; capture for longer"
 _ACKS_LEFT_OUT = (

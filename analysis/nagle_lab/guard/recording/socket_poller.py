@@ -32,6 +32,8 @@ class SocketPoller:
     def answers(self) -> list[KernelAnswer]:
         """Ask the kernel what waits in sockets whose last segment is small and not acknowledged; answers for a few.
 
+        What waits for room in a window does not wait for that acknowledgement: there nothing does.
+
         Those in which something waits come first. Nothing where it was asked just before, or does not say; of very
         many sockets it says something of some, and of others the next time.
         """
@@ -49,10 +51,10 @@ class SocketPoller:
         self._next = began + max(LEAST_S, (time.thread_time() - used) / SHARE)
         if took > LONGEST_S:
             return []
-        first = sorted(filter(self._is_wanted, sockets), key=lambda one: one.unsent == 0)
+        first = sorted(filter(self._is_wanted, sockets), key=lambda one: one.held == 0)
         first = first[: min(SOCKETS_AT_ONCE, int(self._left))]
         self._left -= len(first)
-        return [KernelAnswer(now, one.local, one.remote, one.unsent) for one in first]
+        return [KernelAnswer(now, one.local, one.remote, one.held) for one in first]
 
     def _take(self, until: float) -> list[ListedSocket]:
         """The sockets in the kernel's answer, or in the part of it that arrives in time."""
@@ -68,6 +70,6 @@ class SocketPoller:
         return found
 
     def _is_wanted(self, listed: ListedSocket) -> bool:
-        if not listed.waits_for_small or not listed.info or listed.info.silent_ms < SILENT_MS:
+        if not listed.is_behind_small or not listed.info or listed.info.silent_ms < SILENT_MS:
             return False
         return not self._ports or not self._ports.isdisjoint((listed.local[1], listed.remote[1]))

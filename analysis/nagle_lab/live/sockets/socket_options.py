@@ -97,7 +97,7 @@ class Waits(StrEnum):
 
 
 def waits(listed: ListedSocket, options: Options | None) -> Waits | None:
-    """Whether less than a segment waits in it, and why, as Linux decides it (ListedSocket.holds_small).
+    """Whether less than a segment waits in it, and why, as Linux decides it (ListedSocket.held).
 
     Where the congestion window or the other end's window is full, that is why it waits.
     """
@@ -108,6 +108,6 @@ def waits(listed: ListedSocket, options: Options | None) -> Waits | None:
         return None
     if options and options.cork:
         return Waits.CORKED
-    if not listed.holds_small:
+    if not listed.held:
         return None
     return Waits.HELD if options else Waits.MAYBE_HELD

@@ -5,9 +5,17 @@ from collections.abc import Iterator, Sequence
 
 from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.reason import data_may_have_waited, larger_cause
-from nagle_lab.diagnosis.result.result import Connection, CountAndTime, Endpoint, EndProcess, NamedEnd, Result
+from nagle_lab.diagnosis.result.result import (
+    Connection,
+    CountAndTime,
+    Endpoint,
+    EndProcess,
+    NamedEnd,
+    Result,
+    UndecidedEnd,
+)
 from nagle_lab.diagnosis.result.spread import duration_text
-from nagle_lab.diagnosis.result.verdict import AT_BOTH_ENDS, Verdict
+from nagle_lab.diagnosis.result.verdict import AT_BOTH_ENDS, WITH_WATCH, Verdict
 from nagle_lab.diagnosis.result.which_connections import busiest, stalled_upstreams
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.packet.segment import end_text
@@ -180,6 +188,8 @@ def commands(
     if not s.held_ends or not s.delayed_ends:
         if not running:
             return []
+        if WITH_WATCH in result.reason:
+            return _record_at_the_sender(result)
         if AT_BOTH_ENDS in result.reason:
             return _record_at_both_ends(result)
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
@@ -203,7 +213,7 @@ def _end_that_delays(result: Result, held: NamedEnd) -> NamedEnd:
     return next(named, NamedEnd(delayed.ip, delayed.port if delayed.role == "server" else None, delayed.role, 1))
 
 
-def _is_at(endpoint: Endpoint, end: NamedEnd) -> bool:
+def _is_at(endpoint: Endpoint, end: NamedEnd | UndecidedEnd) -> bool:
     return (endpoint.role, endpoint.ip) == (end.role, end.ip) and end.port in (None, endpoint.port)
 
 
@@ -273,9 +283,32 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
     return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [capture])]
 
 
+def _record_at_the_sender(result: Result) -> list[tuple[str, list[str]]]:
+    """Where packets do not tell what was held: ask the kernel of the end whose data it is."""
+    most = _most_undecided(result)
+    both = (most.client, most.server)
+    ends = [end for end in result.summary.undecided_ends if any(_is_at(one, end) for one in both)]
+    sender: UndecidedEnd | Endpoint = ends[0] if ends else most.server
+    there = f"In a shell on {_host(sender)}, as root, while it is slow"
+    watch = f"nagle-lab watch --port {most.server.port} --seconds 60"
+    return [
+        (
+            f"{there}, to ask its kernel what waits in the {sender.role}'s sockets",
+            [watch, "# if it runs in a container, also: --container NAME"],
+        ),
+        ("Or there, without nagle-lab: all connections, which show what a relay passes on", [_tcpdump("all", "tcp")]),
+    ]
+
+
+def _most_undecided(result: Result) -> Connection:
+    """The connection with the most left open, to the server that the reason names, if it names one."""
+    named = [one for one in result.connections if result.reason.startswith(f"{one.server}: ")]
+    return max(named or result.connections, key=lambda connection: connection.unresolved)
+
+
 def _record_at_both_ends(result: Result) -> list[tuple[str, list[str]]]:
     """Where the path hides what was held: record at both ends of the connection with the most left open."""
-    most = max(result.connections, key=lambda connection: connection.unresolved)
+    most = _most_undecided(result)
     client, server = most.client, most.server
     if _is_one_host(client, server):
         return []
@@ -296,7 +329,7 @@ def _there(end: NamedEnd | Endpoint) -> str:
     return f"In a shell on {_host(end)}, as root" + (", while it runs" if end.role == "client" else "")
 
 
-def _host(end: NamedEnd | Endpoint) -> str:
+def _host(end: NamedEnd | UndecidedEnd | Endpoint) -> str:
     return "the captured host" if ipaddress.ip_address(end.ip).is_loopback else end.ip
 
 

@@ -163,9 +163,11 @@ OBSTACLES = {
 
 
 def _unresolved(result: Result) -> str:
-    """What is left open."""
+    """What is left open, and whose data that is."""
     often = [f"{times_text(count)}: {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items()]
-    return f"whether data that followed a late ACK was held, {'; '.join(often)}" if often else ""
+    ends = result.summary.undecided_ends
+    which = f"the {ends[0].role} ({ends[0]}) sent after" if len(ends) == 1 else "followed"
+    return f"whether data that {which} a late ACK was held, {'; '.join(often)}" if often else ""
 
 
 _MOST_PROCESSES = 5
