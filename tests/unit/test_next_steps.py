@@ -460,6 +460,16 @@ def test_where_packets_do_not_tell_the_lines_ask_the_sender_s_kernel(name, host,
     assert left_open.startswith(f"whether data that the {role} ({end}) sent after a late ACK was held")
 
 
+@pytest.mark.parametrize(("seen_at", "is_certain"), [("server", True), ("client", False)])
+def test_a_stall_that_is_only_likely_has_a_line_that_asks_the_kernel(tmp_path, seen_at, is_certain):
+    path = tmp_path / "c.pcap"
+    path.write_bytes(pcap_bytes(talk(server_held, rtt_ns=10 * MS).seen_at(seen_at)))
+    result = analyze(path)
+    assert (result.verdict, result.summary.is_certain) == ("STALL", is_certain)
+    _, lines = commands(result, None)[0]
+    assert lines == ["ss -tlnp 'sport = :80'", *([] if is_certain else ["nagle-lab watch --port 80 --seconds 60"])]
+
+
 def test_of_several_servers_the_lines_are_for_the_one_that_the_reason_names(tmp_path):
     """Another one has more left open, but among so many pauses that it hides nothing."""
 

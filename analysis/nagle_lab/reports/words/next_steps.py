@@ -199,7 +199,7 @@ def commands(
     delayed = _end_that_delays(result, held)
     holder, delayer = (_process_at(result, end) if here else None for end in (held, delayed))
     return [
-        _try(holder) if holder else (f"{_there(held)}, to see which program holds", [_find(held, delayed)]),
+        _try(holder) if holder else _look_at(held, delayed, is_certain=s.is_certain),
         setting_of(software, known_by),
         (_reach(held, delayed, delayer), _quick_acks(held, delayed, delayer)),
     ]
@@ -232,6 +232,19 @@ def _try(holder: EndProcess) -> tuple[str, list[str]]:
             f"# to try TCP_NODELAY on it, for 30 s: nagle-lab nodelay --pid {holder.pid} on --for 30s",
         ],
     )
+
+
+def _look_at(held: NamedEnd, delayed: NamedEnd, *, is_certain: bool) -> tuple[str, list[str]]:
+    """Which program holds; and where it only looks so from outside, whether it does."""
+    there, find = _there(held), _find(held, delayed)
+    if is_certain:
+        return f"{there}, to see which program holds", [find]
+    port = held.port if held.role == "server" else delayed.port
+    return f"{there}, to see which program holds, and to ask its kernel whether it does", [find, _watch(port)]
+
+
+def _watch(port: int | None) -> str:
+    return f"nagle-lab watch{f' --port {port}' if port else ''} --seconds 60"
 
 
 def setting_of(software: NodelaySetting | None, known_by: str = IN_THE_CAPTURE) -> tuple[str, list[str]]:
@@ -290,11 +303,10 @@ def _record_at_the_sender(result: Result) -> list[tuple[str, list[str]]]:
     ends = [end for end in result.summary.undecided_ends if any(_is_at(one, end) for one in both)]
     sender: UndecidedEnd | Endpoint = ends[0] if ends else most.server
     there = f"In a shell on {_host(sender)}, as root, while it is slow"
-    watch = f"nagle-lab watch --port {most.server.port} --seconds 60"
     return [
         (
             f"{there}, to ask its kernel what waits in the {sender.role}'s sockets",
-            [watch, "# if it runs in a container, also: --container NAME"],
+            [_watch(most.server.port), "# if it runs in a container, also: --container NAME"],
         ),
         ("Or there, without nagle-lab: all connections, which show what a relay passes on", [_tcpdump("all", "tcp")]),
     ]

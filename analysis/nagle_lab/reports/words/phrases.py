@@ -19,7 +19,7 @@ GROUNDS = {
     Ground.PROMPTNESS: "once or twice the data left right after the ACK, sooner than a program wakes up",
     Ground.REPETITION_ON_PATH: (
         "each time the data came one round trip after the ACK, as it would from a program that itself waits "
-        "for the ACK, or passes on what another connection held; a capture at the sender can tell"
+        "for the ACK, or passes on what another connection held; `nagle-lab watch` at the sender asks the kernel"
     ),
     Ground.TIMESTAMPS: (
         "the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"
