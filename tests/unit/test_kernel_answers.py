@@ -136,6 +136,24 @@ def test_what_a_cork_kept_waiting_was_not_held(diagnose):
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
 
 
+def uncorked_around_the_ack(c: Conversation, number: int) -> None:
+    """The body is written at once behind TCP_CORK; its timer ends about when the delayed ACK comes."""
+    c.client_sends(REQUEST)
+    c.server_sends(HEADER, after_ns=200 * US)
+    if number % 3 == 0:
+        c.server_sends(BODY, after_ns=LATE - MS)
+    else:
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=20 * US + number % 7 * 100 * US)
+    c.client_acks(after_ns=10 * US)
+
+
+def test_what_a_cork_lets_go_about_when_the_ack_comes_was_not_held_either(diagnose):
+    segments = talk(uncorked_around_the_ack, 60).segments
+    result = diagnose(segments, told(segments, lambda _: 20 * MS))
+    assert result.summary.stalls == 0
+
+
 def test_a_corked_connection_does_not_clear_one_that_holds(diagnose):
     corked, held = talk(uncorked_later).segments, talk(prompt_release, client=("10.0.0.1", 40001)).segments
     waiting = [*told(corked, lambda _: 20 * MS), *told(held, lambda _: 20 * MS)]

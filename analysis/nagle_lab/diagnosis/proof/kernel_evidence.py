@@ -4,6 +4,7 @@ Data that waited there was held; data that was not yet written when the ACK came
 answered, no timing is needed. docs/proof.md, "What the kernel said".
 """
 
+from collections import Counter
 from typing import NamedTuple
 
 from nagle_lab.capture.kernel_answers import SLOWEST_NS
@@ -12,6 +13,7 @@ from nagle_lab.diagnosis.observed.columns import distinct, groups, highest, perc
 from nagle_lab.diagnosis.observed.enough import A_FEW, CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.observed import Observed
+from nagle_lab.diagnosis.observed.programs import GOES_ON
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
 from nagle_lab.tcp.events import Echo
@@ -71,10 +73,18 @@ def _with_those_alike(
 def _without_corking_connections(waiting: Candidates, observed: Observed) -> Candidates:
     """Without connections on which more than a few left later than a kernel sends what Nagle's algorithm held.
 
-    TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program.
+    TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program: after it, or a while before.
     """
     latest = PAUSE + (observed.sender_fastest if observed.is_away else 0)
-    return waiting.on_connections_where(lambda one: total(one.ack_to_release > latest) <= A_FEW * len(one))
+    before: Counter[int] = Counter()
+    for (_, connection), count in observed.program.sent_without_waiting(GOES_ON).items():
+        before[connection] += count
+
+    def is_not_corked(one: Candidates) -> bool:
+        others = total(one.ack_to_release > latest) + before[int(one.connection[0])]
+        return others <= A_FEW * len(one)
+
+    return waiting.on_connections_where(is_not_corked)
 
 
 def _set_aside_unwritten(
