@@ -142,10 +142,11 @@ class Candidates:
 
         That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
         time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
-        How much longer the ACK itself was under way, by its timestamp, is not counted.
+        How much longer the ACK itself was under way, by its timestamp, is not counted; timestamps count whole ms.
         """
         late = self.captured_late_by(fastest)
-        return late - select(self.ack_delayed <= late, maximum(self.ack_delayed, 0), 0)
+        under_way = select(self.ack_delayed <= late, self.ack_delayed, late)
+        return late - select(self.ack_delayed <= late + MS, maximum(under_way, 0), 0)
 
     def captured_late_by(self, fastest: int) -> Column:
         """The same, with all of the time that the ACK was under way to the capture point, ns."""

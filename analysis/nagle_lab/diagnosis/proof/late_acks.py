@@ -148,7 +148,7 @@ def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) ->
     takes_as_long = _path_takes_as_long_as_a_timer(c)
     if not (are_few or takes_as_long) and _are_sent_by_a_timer(late, observed):
         return False
-    if _was_path_seen_to_delay(late, c, observed, one_of=3 if takes_as_long else 2):
+    if _was_path_seen_to_delay(late, c, observed):
         return True
     if not takes_as_long and _are_alike_and_alone(waits, c, observed):
         return False
@@ -164,14 +164,14 @@ def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) ->
     )
 
 
-def _was_path_seen_to_delay(late: Candidates, c: Candidates, observed: Observed, one_of: int) -> bool:
+def _was_path_seen_to_delay(late: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether ACKs were under way for so long, by their timestamps, that the data before them may have been, too.
 
-    For every ``one_of`` late ones one other, two at least, would be late but for that.
+    Half as many others as there are late ones, two at least, would be late but for that.
     """
     fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
     by_path = c.only((c.captured_late_by(fastest) >= margin) & (c.late_by(fastest) < margin))
-    return len(by_path) > 1 and one_of * len(by_path) >= len(late)
+    return len(by_path) > 1 and 2 * len(by_path) >= len(late)
 
 
 def _path_takes_as_long_as_a_timer(c: Candidates) -> bool:
