@@ -65,6 +65,7 @@ from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
+AS_A_RELAY = 500 * US  # relays took 150 to 500 µs to pass on what they had waited for, their connections in step
 # On a path of up to NEARBY: WOKEN, by how much a woken program's data comes later than its kernel's ACKs (medians) if
 # its answers come later still; SURELY_WOKEN, the same without that; APART, what lies at least between the slowest
 # tenth of those ACKs and the soonest tenth of the data.
@@ -162,9 +163,10 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         _judge_where_some_do_not_wait(pure, observed, judged)
         return nothing
     expected = _when_expected(pure, observed)
-    if expected is None:
+    if expected is None or _may_be_at_capture_point(expected, observed):
         judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
-    if expected is None or _rejected_by_when_they_came(pure, expected, observed, judged):
+        return nothing
+    if _rejected_by_when_they_came(pure, expected, observed, judged):
         return nothing
     prompt, latest = _as_soon_as_expected(pure, expected, observed)
     if not _may_be_chance(prompt, pure, expected._replace(latest=latest), observed):
@@ -210,6 +212,15 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
     if _path_is_shorter(compared, observed):
         base = min(base, int(percentile(pure.ack_to_release, 5)))
     return _Expected(base - varies, base, latest, answers, compared)
+
+
+def _may_be_at_capture_point(expected: _Expected, observed: Observed) -> bool:
+    """Whether what seems to be a short round trip may be the time that a program takes, a relay for example.
+
+    Neither handshakes nor ACKs in time show how soon that end's kernel reacts.
+    """
+    own = observed.program.reactions
+    return expected.round_trip < AS_A_RELAY and not own.handshake and not any(ns < NEAR for ns in own.ack)
 
 
 def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> bool:
