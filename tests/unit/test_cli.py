@@ -211,12 +211,12 @@ def test_a_client_that_is_held_gets_the_remedy_at_the_client(run, tmp_path):
     path.write_bytes(pcap_bytes(talk(client_held).segments))
     _, out, _ = run("analyze", "--json", path)
     assert json.loads(out)["summary"]["remedy"].startswith(
-        "On the client (10.0.0.1:40000): send header and body in one write"
+        "On the client (10.0.0.1:40000): send each message in one write"
     )
     path.write_bytes(pcap_bytes(talk(server_held).segments))
     _, out, _ = run("analyze", "--json", path)
     assert json.loads(out)["summary"]["remedy"].startswith(
-        "On the server (10.0.0.2:80): send header and body in one write"
+        "On the server (10.0.0.2:80): send each message in one write"
     )
 
 

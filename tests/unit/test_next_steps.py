@@ -336,6 +336,9 @@ def test_the_software_is_named_by_its_own_header():
         (b"HTTP/1.1 200 OK\r\nServer: Hyperscale\r\n", None),
         (b"HTTP/1.1 200 OK\r\nServer: hyper/1.4\r\n", "Rust"),
         (b"HTTP/1.1 200 OK\r\nServer: something of its own\r\n", None),
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", "OpenSSH"),
+        (b"SSH-2.0-dropbear_2022.83\r\n", None),
+        (b"@RSYNCD: 32.0 sha512\n", "rsync"),
         (b"+OK\r\n", None),
     ],
 )

@@ -21,7 +21,7 @@ INSTEAD = {
     "reader of the output": "output pipe closed",
     "Set-up listens to": "Set-up reads these variables",
     "with their handshake": "handshake captured",
-    "at once what belongs together": "send header and body in one write",
+    "at once what belongs together": "send each message in one write",
     "may be believed": "the capture is unusable",
     "Ask nobody": "Unattended",
     "to write over it": "use --force to overwrite",

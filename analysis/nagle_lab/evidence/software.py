@@ -24,8 +24,11 @@ class NodelaySetting:
     setting: str
 
 
-# What a reply's Server or a request's User-Agent begins with; headers that a short snaplen leaves are enough.
-_HEADERS = re.compile(rb"\r\n(?:server|user-agent|x-powered-by): *([\x20-\x7e]{2,40})", re.IGNORECASE)
+# What a reply's Server or a request's User-Agent begins with, or the first line of SSH (RFC 4253 §4.2) and of rsync;
+# what a short snaplen leaves of it is enough.
+_NAMES = re.compile(
+    rb"(?:\r\n(?:server|user-agent|x-powered-by): *|(?=SSH-2\.0-)|(?=@RSYNCD: ))([\x20-\x7e]{2,40})", re.IGNORECASE
+)
 NGINX = NodelaySetting("nginx", "tcp_nodelay on;  # for static files sendfile on; tcp_nopush on; as well")
 APACHE = NodelaySetting("Apache httpd", "on by default: look for a module or proxy that switches it off")
 PYTHON = NodelaySetting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
@@ -37,6 +40,8 @@ RUBY = NodelaySetting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TC
 RUST = NodelaySetting("Rust", "stream.set_nodelay(true)  // also in tokio; hyper-util: HttpConnector::set_nodelay")
 PHP = NodelaySetting("PHP", "socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)")
 C = NodelaySetting("C and C++", "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);")
+SSH = NodelaySetting("OpenSSH", "nothing to set: it sets TCP_NODELAY itself, once the user is authenticated")
+RSYNC = NodelaySetting("rsync", "rsync --sockopts=TCP_NODELAY; in rsyncd.conf: socket options = TCP_NODELAY")
 HAPROXY = NodelaySetting("HAProxy", "on by default; option http-no-delay for interactive traffic")
 COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
 """What is named where nothing tells which software it is."""
@@ -69,6 +74,8 @@ _SAY = tuple(
         ("ruby|webrick|puma|thin\\b|unicorn", RUBY),
         ("hyper\\b|reqwest|actix|rocket\\b(?!\\.chat)|ureq|rust|cargo", RUST),
         ("php|guzzle", PHP),
+        ("openssh|sshd?\\b", SSH),
+        ("rsync", RSYNC),
     )
 )
 
@@ -76,7 +83,7 @@ _SAY = tuple(
 def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | None:
     """The software at the end that held most, or without a stall of the busiest server; None where it is not known.
 
-    An HTTP header that the end itself sent names it.
+    What the end itself sent names it: an HTTP header, or the first line of SSH or rsync. A relay passes such on.
 
     Raises
     ------
@@ -93,7 +100,7 @@ def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | Non
             if isinstance(segment, int) or not segment.length:
                 continue
             if segment.src == sender and port in (None, segment.sport):
-                for said in _HEADERS.findall(record.data):
+                for said in _NAMES.findall(record.data):
                     if setting := setting_by_name(said.decode("ascii")):
                         return setting
     return None

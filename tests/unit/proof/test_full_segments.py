@@ -27,7 +27,7 @@ def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
     assert "set TCP_NODELAY; one write may not help" in result.summary.remedy
     two_writes = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1447)).segments)
     assert (two_writes.summary.stalls, two_writes.summary.behind_full) == (19, 0)
-    assert "send header and body in one write, or set TCP_NODELAY. Or on" in two_writes.summary.remedy
+    assert "send each message in one write, or set TCP_NODELAY. Or on" in two_writes.summary.remedy
 
 
 @pytest.mark.parametrize("position", ["client", "middle", "server"])

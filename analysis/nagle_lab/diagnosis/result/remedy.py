@@ -6,7 +6,7 @@ from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, Writes, is_asked, place_text
 
-ONE_WRITE = "send header and body in one write"
+ONE_WRITE = "send each message in one write"
 NODELAY = "set TCP_NODELAY"
 FAR_MS = 5  # of a hold that is longer by so much than the timer the rest is a round trip, which no quick ACK saves
 _OTHERWISE = "the program itself waits for the ACK, or passes on what another connection held"

@@ -167,7 +167,7 @@ def _gaps(cause: Cause, gaps: CountAndTime, share: float, is_open: bool) -> str:
     return f"{gaps.count:,} × {name}: {duration_text(gaps.total_ms)}, {share:.0%} of all idle time"
 
 
-IN_THE_CAPTURE = "which the capture shows there"
+IN_THE_CAPTURE = "by what it sent (a relay passes that on)"
 
 
 def commands(
