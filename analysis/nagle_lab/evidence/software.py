@@ -74,7 +74,7 @@ _SAY = tuple(
         ("ruby|webrick|puma|thin\\b|unicorn", RUBY),
         ("hyper\\b|reqwest|actix|rocket\\b(?!\\.chat)|ureq|rust|cargo", RUST),
         ("php|guzzle", PHP),
-        ("openssh|sshd?\\b", SSH),
+        ("openssh|sshd?$", SSH),
         ("rsync", RSYNC),
     )
 )

@@ -6,12 +6,13 @@ from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server
 from support.synthetic import MS, US, Conversation
 
 
-def test_what_the_program_wrote_late_was_not_held_so_long(diagnose):
-    """A pause of 20 ms shows where the ACK comes early; of a wait of 42 ms it was held the other 22."""
+@pytest.mark.parametrize(("pause_ms", "is_told"), [(20, False), (30, True)])
+def test_what_the_program_wrote_late_was_not_held_so_long(diagnose, pause_ms, is_told):
+    """A pause shows where the ACK comes early; of a wait of 42 ms the data was held for the rest."""
 
     def paused(c: Conversation, number: int) -> None:
         if number % 3 == 0:
-            reply_in_two(10 * US, lambda _: 20 * MS)(c, 0)
+            reply_in_two(10 * US, lambda _: pause_ms * MS)(c, 0)
         else:
             server_held(c, number)
 
@@ -19,8 +20,9 @@ def test_what_the_program_wrote_late_was_not_held_so_long(diagnose):
     assert result.verdict == "STALL"
     hold, wait = result.summary.hold_ms, result.summary.wait_ms
     assert hold is not None and wait is not None
-    assert hold.high == pytest.approx(wait.p50 - 20, abs=0.5)
+    assert hold.high == pytest.approx(wait.p50 - pause_ms, abs=0.5)
     assert f"{hold.high:.1f} ms sooner" in result.summary.remedy
+    assert (f" ms later (median), though held for {hold} ms only" in result.reason) == is_told
 
 
 @pytest.mark.parametrize("position", ["client", "server"])

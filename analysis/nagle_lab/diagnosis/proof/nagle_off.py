@@ -71,13 +71,14 @@ def set_aside_nagle_off(
 def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without connections on which other small data, sent in between, did not wait, however soon behind the trigger.
 
-    What a capture loses or swaps looks the same, so only where it did neither.
+    What a capture loses or swaps looks the same, so only where it did neither. What left its host before that data,
+    sooner behind the ACK than any program sends that sleeps, was not in between.
     """
     if observed.setting.astray_share:
         return late
     often = late.among(late.connection, _often(_sent_without_waiting_by_connection(observed), late))
     apart = may_be_while_on(often, observed)
-    mixed = often.not_among(often.connection, apart.connection)
+    mixed = often.not_among(often.connection, apart.connection) - _surely_before_nodelay(often, observed)
     reject_as_off(mixed, observed, judged)
     return late - mixed
 
@@ -268,6 +269,13 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     frames = observed.program.no_wait_frames
     first = Numbers([frames.get(number, (0, 0))[0] for number in listed(off.connection)])
     return off.only(_seem_held(off, observed) & (off.release_frame < first))
+
+
+def _surely_before_nodelay(c: Candidates, observed: Observed) -> Candidates:
+    """The same, captured at their sender and released by its kernel."""
+    if observed.nearer_end != "sender" or observed.setting.resolution > FINE:
+        return c.none
+    return _before_nodelay(c.only((c.ack_to_release <= SOONEST_WOKEN) & (c.pure > 0)), observed)
 
 
 def set_aside_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:

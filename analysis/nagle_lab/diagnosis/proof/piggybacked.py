@@ -145,8 +145,11 @@ def _has_second_sign(middle: float, prompt: Candidates, c: Candidates, observed:
 
 def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether a kernel may have sent ``prompt``, though its times do not prove it."""
-    # Where no SYN shows how fast that end's kernel is, what comes sooner than from a woken program.
-    latest = _slowest_like_syns(observed) if observed.program.reactions.handshake else HELD
+    own = observed.program.reactions
+    # Where no SYN shows how fast that end's kernel is, its ACKs in time do; or what is sooner than a woken program.
+    acks = below_near(own.ack)
+    like_acks = min(HELD_ALIKE, KERNEL * percentile(acks, 50)) if acks else 0
+    latest = _slowest_like_syns(observed) if own.handshake else max(HELD, like_acks)
     if CONCLUSIVE <= len(prompt) > len(c) / 2 and middle <= latest:  # a few of many may be as quick by chance
         return True
     return middle <= AT_PEER and (_are_nearly_all_merged(prompt, observed) or _are_two_talkers(prompt, observed))

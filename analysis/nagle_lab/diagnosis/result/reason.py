@@ -31,12 +31,19 @@ def _stall_reason(summary: Summary) -> str:
     held, delayed = summary.who_held, summary.who_delayed
     if summary.is_mutual:
         held, delayed = f"{held} each", "the other"
+    late = f", though held for {summary.hold_ms} ms only" if _is_written_late(summary) else ""
     few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
         f"{held} held a small segment until {delayed} acknowledged the one before it, "
-        f"{summary.wait_ms.p50:.1f} ms later (median){few}"
+        f"{summary.wait_ms.p50:.1f} ms later (median){late}{few}"
     )
+
+
+def _is_written_late(summary: Summary) -> bool:
+    """Whether the program wrote most of what was held so late that it was held for less than half of the wait."""
+    hold, wait = summary.hold_ms, summary.wait_ms
+    return hold is not None and wait is not None and 2 * hold.high < wait.p50
 
 
 # Between exchanges a client may pause as it likes, and a path is as long as it is.

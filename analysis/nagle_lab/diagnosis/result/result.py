@@ -88,6 +88,10 @@ class Range(msgspec.Struct, frozen=True):
     low: Number
     high: Number
 
+    def __str__(self) -> str:
+        is_narrow = self.high - self.low < 0.1
+        return f"{self.high:.1f}" if is_narrow else f"{self.low:.1f} to {self.high:.1f}"
+
 
 class CountAndTime(msgspec.Struct, frozen=True):
     """How many idle gaps of one cause there were, or holds, and how long they took in all."""

@@ -95,8 +95,7 @@ def _hold(s: Summary) -> str:
     hold, wait = s.hold_ms, s.wait_ms
     if not hold or not wait or hold.high >= wait.p50 - 0.05:
         return ""
-    span = f"{hold.low:.1f} to {hold.high:.1f}" if hold.high - hold.low >= 0.1 else f"{hold.high:.1f}"
-    return f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {span} ms; the program wrote it late"
+    return f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {hold} ms; the program wrote it late"
 
 
 def _round_trips(s: Summary) -> str:
