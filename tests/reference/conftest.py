@@ -20,10 +20,10 @@ def decided(judged: Judged) -> list[int]:
 def no_candidate_is_decided_twice() -> Iterator[None]:
     """Said at the end of a module, where no test that is expected to fail hides it."""
 
-    def count(self, judged, candidates, involved) -> None:
+    def count(self, judged, *candidates) -> None:
         if max(Counter(decided(judged)).values(), default=1) > 1:
             twice.append(os.environ["PYTEST_CURRENT_TEST"])
-        original(self, judged, candidates, involved)
+        original(self, judged, *candidates)
 
     original, twice = Findings._count_judged, []
     with pytest.MonkeyPatch.context() as patched:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.record_tap import RecordTap
 from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.verdict import WHY, WITH_WATCH, VerdictInput, decide
 from nagle_lab.guard.recording import socket_poller as recording
 from nagle_lab.host.sock_diag import ListedSocket, TcpInfo, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
@@ -100,7 +102,35 @@ def test_a_busy_machine_s_kernel_leaves_open_what_it_seldom_says(diagnose):
     seldom = told(segments, lambda number: (7 + number % 33) * MS, unsent=0, every=4)
     result = diagnose(segments, seldom)
     assert (result.verdict, result.summary.stalls, result.quality.unresolved["own_pace"]) == ("INCONCLUSIVE", 0, 59)
-    assert result.reason.endswith("; the kernel was asked, but too seldom; record for longer")
+    assert result.reason.endswith("; record for longer: what its kernel said meanwhile did not decide it")
+
+
+@pytest.mark.parametrize(("asked", "about"), [(2, "10.0.0.2"), (3, "10.0.0.2"), (60, "10.0.0.9")])
+def test_that_the_kernel_was_asked_is_said_of_the_server_it_was_asked_about(diagnose, asked, about):
+    """Of each server nearly all is open; more of the first one."""
+    more, less = (
+        talk(slow_release, exchanges, server=(host, 80), client=("10.0.0.1", port)).segments
+        for exchanges, host, port in ((80, "10.0.0.2", 40_000), (40, "10.0.0.9", 40_001))
+    )
+    segments = merge(more, less)
+    answers = told(more if about == "10.0.0.2" else less, lambda _: 6 * MS, unsent=0)[:asked]
+    result = diagnose(segments, answers)
+    assert result.reason.startswith("10.0.0.2:80: ")
+    was_asked = about == "10.0.0.2" and asked >= 3
+    assert (WITH_WATCH in result.reason, "what its kernel said meanwhile" in result.reason) == (
+        not was_asked,
+        was_asked,
+    )
+    assert result.quality.kernel_asked == {"like_a_program": len(answers)}
+
+
+@pytest.mark.parametrize("obstacle", [one for one, why in WHY.items() if WITH_WATCH in why])
+def test_where_the_kernel_was_asked_in_vain_the_reason_does_not_say_to_ask_it(obstacle):
+    open_ones = VerdictInput(tcp_packets=100, exchanges=40, stalls=0, unresolved={obstacle: 30})
+    _, before = decide(open_ones)
+    _, reason = decide(replace(open_ones, asked={obstacle: 3}))
+    assert before.endswith(WITH_WATCH) and WITH_WATCH not in reason
+    assert reason.endswith("record for longer: what its kernel said meanwhile did not decide it")
 
 
 def test_a_kernel_that_was_asked_of_the_beginning_only_accuses_nobody_later(diagnose):

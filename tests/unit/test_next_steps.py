@@ -337,6 +337,7 @@ def test_the_software_is_named_by_its_own_header():
         (b"HTTP/1.1 200 OK\r\nServer: hyper/1.4\r\n", "Rust"),
         (b"HTTP/1.1 200 OK\r\nServer: something of its own\r\n", None),
         (b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", "OpenSSH"),
+        (b"SSH-2.0-APACHE-SSHD-2.9.2\r\n", "Java"),
         (b"SSH-2.0-dropbear_2022.83\r\n", None),
         (b"@RSYNCD: 32.0 sha512\n", "rsync"),
         (b"+OK\r\n", None),
@@ -471,6 +472,13 @@ def test_a_stall_that_is_only_likely_has_a_line_that_asks_the_kernel(tmp_path, s
     assert (result.verdict, result.summary.is_certain) == ("STALL", is_certain)
     _, lines = commands(result, None)[0]
     assert lines == ["ss -tlnp 'sport = :80'", *([] if is_certain else ["nagle-lab watch --port 80 --seconds 60"])]
+
+
+def test_an_end_of_which_several_things_are_not_known_is_named_once():
+    """Its data followed late ACKs, and ACKs with data."""
+    result = analyze(CAPTURES / "held-out" / "sixteenth-telnet-late.client.pcap.gz")
+    (end,) = result.summary.undecided_ends
+    assert end.unresolved == result.quality.unresolved and len(end.unresolved) == 2
 
 
 def test_of_several_servers_the_lines_are_for_the_one_that_the_reason_names(tmp_path):

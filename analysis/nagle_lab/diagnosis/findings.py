@@ -78,8 +78,7 @@ class Findings:
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are not stalls, by reason
     obstacles : undecided candidates, by reason
-    undecided : the ends that would have held them, by reason
-    kernel_was_asked : whether the kernel said anything of them while the capture was recorded
+    asked : of how many of these the kernel was asked while the capture was recorded, by reason
     servers : stalls and undecided candidates by the server of the connection
     grounds : what the stalls are proved by
     holds : of the stalls of each program, and of each peer that is looked at by itself
@@ -91,7 +90,7 @@ class Findings:
     resolution : of the capture's clock, the coarsest where there are several
     astray : data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
-    held, delayed : the ends that held and that delayed
+    held, delayed, undecided : the ends that held, that delayed, and of which it could not be told whether they held
     unwanted : connections that are not to be judged
     sums : over all connections
     """
@@ -115,15 +114,14 @@ class Findings:
         self.rejected: Counter[Rejected] = Counter(dict.fromkeys(Rejected, 0))
         self.grounds: Counter[Ground] = Counter()
         self.obstacles: Counter[Obstacle] = Counter()
-        self.undecided = {obstacle: Ends() for obstacle in Obstacle}
-        self.kernel_was_asked = False
+        self.asked: Counter[Obstacle] = Counter()
         self.relays: Counter[tuple[int, int]] = Counter()
         self.holds: list[Hold] = []
         self.behind_full = self.unresolved_exchanges = 0
         self.round_trips = Durations(1_000)
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle_gaps.CauseTotals = {}
-        self.held, self.delayed = Ends(), Ends()
+        self.held, self.delayed, self.undecided = Ends(), Ends(), Ends()
         self.servers = Servers()
         seen_again = mark_seen_again(tables.connection)
         self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
@@ -192,9 +190,7 @@ class Findings:
         involved = Involved(self.connections, candidates["connection"])
         evidence = self._evidence(candidates, involved, begin, programs)
         judged = self._judge(candidates, involved, evidence, setting)
-        self._count_judged(judged, candidates, involved)
-        undecided = in_order([unsure for _, unsure in judged.unresolved])
-        self.kernel_was_asked |= setting.kernel_answers.speaks_of(undecided)
+        self._count_judged(judged, candidates, involved, setting.kernel_answers.rows)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         of_gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
         ended = of_gaps | {"gap": candidates["gap"], "side": 1 - candidates["side"]}  # by the ACKs
@@ -274,15 +270,17 @@ class Findings:
         astray = Astray(sent, lost, swapped)
         return replace(setting, astray_share=astray.share, swapped_share=astray.swapped_share)
 
-    def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved) -> None:
+    def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved, asked: set[int]) -> None:
+        """Count what is no stall; the kernel was ``asked`` about the candidates of these rows."""
         _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))
         self.rejected.update(judged.rejected_by)
-        self.servers.add(candidates, involved, judged)
+        self.servers.add(candidates, involved, judged, asked)
         self.holds += judged.holds
         self.grounds += judged.grounds
         for obstacle, unsure in judged.unresolved:
             self.obstacles[obstacle] += len(unsure)
-            self.undecided[obstacle].add(involved, candidates["side"], unsure)
+            self.undecided.add(involved, candidates["side"], unsure, obstacle)
+            self.asked[obstacle] += sum(int(row) in asked for row in unsure) if asked else 0
             _increase(involved, "unresolved", pick(involved.of, unsure))
         in_view = len(self.connections)  # of those that only another capture shows nothing is said
         self.relays += Counter({both: times for both, times in judged.relays.items() if both[1] < in_view})

@@ -25,12 +25,13 @@ class Servers:
     def __init__(self) -> None:
         self._stalls: dict[int, Counter[Role]] = defaultdict(Counter)  # by who held
         self._open: dict[int, Counter[Obstacle]] = defaultdict(Counter)
+        self._asked: dict[int, Counter[Obstacle]] = defaultdict(Counter)  # of these, about how many the kernel was
         self._late: Counter[int] = Counter()
         self._connection: dict[int, int] = {}  # one of each server that has stalls, or something open
         self._totals: _Totals  # once they are summed up
 
-    def add(self, candidates: Columns, involved: Involved, judged: Judged) -> None:
-        """Add what was decided of these candidates, but for the stalls."""
+    def add(self, candidates: Columns, involved: Involved, judged: Judged, asked: set[int]) -> None:
+        """Add what was decided of these candidates, but for the stalls; the kernel was ``asked`` about these rows."""
         server = _server_of(involved)
         is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LEAST_DELAY
         late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
@@ -38,6 +39,8 @@ class Servers:
         for obstacle, unsure in judged.unresolved:
             for number, count in how_often(pick(server, unsure)).items():
                 self._open[number][obstacle] += count
+            for row in asked.intersection(map(int, unsure)) if asked else ():
+                self._asked[int(server[row])][obstacle] += 1
             self._add_connections(server, involved, unsure)
 
     def add_stalls(self, side: Column, involved: Involved, stalls: Column) -> None:
@@ -75,6 +78,7 @@ class Servers:
                 exchanges=totals.exchanges[number],
                 stalls=0,
                 unresolved=left_open,
+                asked=self._asked[number],
                 late_without_stall=max(self._late[number] - left_open.total(), 0),
                 chances=totals.chances[number],
             )

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from nagle_lab.capture.capture import CaptureSoFar
 from nagle_lab.diagnosis.ends import End, Ends
 from nagle_lab.diagnosis.findings import Findings
-from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.reason import reason_of
 from nagle_lab.diagnosis.result.remedy import remedy
@@ -55,7 +54,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             astray_share=findings.astray.share,
             swapped_without_timestamps=findings.astray.swapped_without_timestamps,
             unresolved=findings.obstacles,
-            kernel_was_asked=findings.kernel_was_asked,
+            asked=findings.asked,
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,
             left_out=findings.unwanted.connections if findings.unwanted.connections == totals.connections else 0,
@@ -114,6 +113,7 @@ def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) ->
         handshakes=findings.sums.whole["syns"] + findings.unwanted.handshakes,
         rejected=dict(findings.rejected),
         unresolved=dict(findings.obstacles),
+        kernel_asked={obstacle: count for obstacle, count in findings.asked.items() if count},
         clock_resolution_us=findings.resolution / 1e3,
         astray_share=round(findings.astray.share, 4),
     )
@@ -185,24 +185,19 @@ _MOST_NAMED = 10
 
 def _named_ends(findings: Findings, ends: Ends) -> list[NamedEnd]:
     """The ends with the most stalls, those first."""
-    most = sorted(ends.values(), key=lambda end: (-end.times, end.connection, end.side))[:_MOST_NAMED]
-    return [NamedEnd(*_place(findings, end), end.role, end.times) for end in most]
+    return [NamedEnd(*_place(findings, end), end.times) for end in ends.most_first()[:_MOST_NAMED]]
 
 
 def _undecided_ends(findings: Findings) -> list[UndecidedEnd]:
     """The ends of which most was left open, those first."""
-    unresolved: dict[tuple[str, int | None, Role], dict[Obstacle, int]] = {}
-    for obstacle in findings.obstacles:
-        for end in findings.undecided[obstacle].values():
-            unresolved.setdefault((*_place(findings, end), end.role), {})[obstacle] = end.times
-    ends = [UndecidedEnd(*place, times) for place, times in unresolved.items()]
-    return sorted(ends, key=lambda end: (-sum(end.unresolved.values()), str(end)))[:_MOST_NAMED]
+    ends = findings.undecided.most_first()[:_MOST_NAMED]
+    return [UndecidedEnd(*_place(findings, end), dict(sorted(end.unresolved.items()))) for end in ends]
 
 
-def _place(findings: Findings, end: End) -> tuple[str, int | None]:
-    """Its address, and its port where it had but one."""
+def _place(findings: Findings, end: End) -> tuple[str, int | None, Role]:
+    """Its address, its port where it had but one, and its role."""
     endpoint = end_of(findings, end.connection, end.side)
-    return endpoint.ip, endpoint.port if len(end.ports) == 1 else None
+    return endpoint.ip, endpoint.port if len(end.ports) == 1 else None, end.role
 
 
 def _relays(findings: Findings) -> list[Relay]:

@@ -65,7 +65,7 @@ _SAY = tuple(
     (re.compile(rf"\b(?:{names})", re.IGNORECASE | re.ASCII), setting)
     for names, setting in (
         ("nginx|openresty|tengine", NGINX),
-        ("apache-httpclient|apache-coyote|java|okhttp|jetty|tomcat|netty", JAVA),
+        ("apache-httpclient|apache-sshd|apache-coyote|java|okhttp|jetty|tomcat|netty", JAVA),
         ("apache", APACHE),
         (_PYTHON, PYTHON),
         ("node\\b|npm|npx|express|axios|undici|next\\.js", NODE),
@@ -74,7 +74,7 @@ _SAY = tuple(
         ("ruby|webrick|puma|thin\\b|unicorn", RUBY),
         ("hyper\\b|reqwest|actix|rocket\\b(?!\\.chat)|ureq|rust|cargo", RUST),
         ("php|guzzle", PHP),
-        ("openssh|sshd?$", SSH),
+        ("openssh|sshd?(?:-session|-auth)?$", SSH),
         ("rsync", RSYNC),
     )
 )

@@ -2,8 +2,9 @@
 
 import pytest
 
+from nagle_lab.reports.words.phrases import findings
 from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk
-from support.synthetic import MS, US, Conversation
+from support.synthetic import MS, US, Conversation, merge
 
 
 @pytest.mark.parametrize(("pause_ms", "is_told"), [(20, False), (30, True)])
@@ -22,7 +23,21 @@ def test_what_the_program_wrote_late_was_not_held_so_long(diagnose, pause_ms, is
     assert hold is not None and wait is not None
     assert hold.high == pytest.approx(wait.p50 - pause_ms, abs=0.5)
     assert f"{hold.high:.1f} ms sooner" in result.summary.remedy
-    assert (f" ms later (median), though held for {hold} ms only" in result.reason) == is_told
+    assert (f" ms later (median); it was held for {hold} ms of these, " in result.reason) == is_told
+
+
+def test_how_long_one_of_several_ends_held_is_not_said_of_all(diagnose):
+    """The first one writes 30 ms late, the others at once."""
+
+    def paused(c: Conversation, number: int) -> None:
+        (server_held if number % 3 else reply_in_two(10 * US, lambda _: 30 * MS))(c, number)
+
+    late = talk(paused, exchanges=60, client=("10.0.0.1", 40_000))
+    others = [talk(server_held, 15, client=("10.0.0.1", 40_000 + n), server=(f"10.0.1.{n}", 80)) for n in (1, 2)]
+    result = diagnose(merge(late.segments, *(one.segments for one in others)))
+    assert len(result.summary.held_ends) == 3
+    assert result.summary.hold_ms.high < result.summary.wait_ms.p50 / 2
+    assert "written late" not in result.reason and "hold" not in dict(findings(result))
 
 
 @pytest.mark.parametrize("position", ["client", "server"])

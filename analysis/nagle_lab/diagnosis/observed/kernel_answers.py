@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from nagle_lab.capture.kernel_answers import SLOWEST_NS, KernelAnswer, SocketAddress
-from nagle_lab.diagnosis.observed.columns import Column, Columns
+from nagle_lab.diagnosis.observed.columns import Columns
 from nagle_lab.diagnosis.observed.connection_columns import socket_address
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
@@ -29,10 +29,10 @@ class AnswersByCandidate:
     unwritten: dict[int, int] = field(default_factory=dict)
     until: int = 0
 
-    def speaks_of(self, rows: Column) -> bool:
-        """Whether the kernel said anything of any of these candidates."""
-        said = self.waited.keys() | self.unwritten.keys()
-        return bool(said) and any(int(row) in said for row in rows)
+    @property
+    def rows(self) -> set[int]:
+        """Of which it said anything."""
+        return {*self.waited, *self.unwritten}
 
 
 class AnswersBySocket:

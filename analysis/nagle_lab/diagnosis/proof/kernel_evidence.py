@@ -45,7 +45,7 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     nothing = late.none
     if not said.waited and not said.unwritten:
         return KernelSplit(nothing, 0, late)
-    waiting = _without_corking_connections(late.among(late.row, sorted(said.waited)), observed)
+    waiting = _without_corking_connections(late.among(late.row, sorted(said.waited)), late, observed)
     if not len(waiting):
         if not _had_not_written(late, said, just_before) or _is_seldom(late, said):
             return KernelSplit(nothing, 0, _set_aside_unwritten(late, set(), said, just_before, judged))
@@ -70,10 +70,11 @@ def _with_those_alike(
     return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
 
-def _without_corking_connections(waiting: Candidates, observed: Observed) -> Candidates:
+def _without_corking_connections(waiting: Candidates, late: Candidates, observed: Observed) -> Candidates:
     """Without connections on which more than a few left later than a kernel sends what Nagle's algorithm held.
 
-    TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program: after it, or a while before.
+    TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program: after it, or a while before. Of what
+    left before, as large a share is taken to have waited as of the ``late`` candidates.
     """
     latest = PAUSE + (observed.sender_fastest if observed.is_away else 0)
     before: Counter[int] = Counter()
@@ -81,8 +82,9 @@ def _without_corking_connections(waiting: Candidates, observed: Observed) -> Can
         before[connection] += count
 
     def is_not_corked(one: Candidates) -> bool:
-        others = total(one.ack_to_release > latest) + before[int(one.connection[0])]
-        return others <= A_FEW * len(one)
+        number = int(one.connection[0])
+        share = len(one) / total(late.connection == number)
+        return total(one.ack_to_release > latest) + share * before[number] <= A_FEW * len(one)
 
     return waiting.on_connections_where(is_not_corked)
 

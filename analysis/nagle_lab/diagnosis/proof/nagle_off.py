@@ -272,8 +272,9 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
 
 
 def _surely_before_nodelay(c: Candidates, observed: Observed) -> Candidates:
-    """The same, captured at their sender and released by its kernel."""
-    if observed.nearer_end != "sender" or observed.setting.resolution > FINE:
+    """The same, captured at their sender and released by its kernel; of part of a capture that is not known."""
+    setting = observed.setting
+    if observed.nearer_end != "sender" or setting.resolution > FINE or setting.chunk_share < 1:
         return c.none
     return _before_nodelay(c.only((c.ack_to_release <= SOONEST_WOKEN) & (c.pure > 0)), observed)
 

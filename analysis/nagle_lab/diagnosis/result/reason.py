@@ -31,7 +31,7 @@ def _stall_reason(summary: Summary) -> str:
     held, delayed = summary.who_held, summary.who_delayed
     if summary.is_mutual:
         held, delayed = f"{held} each", "the other"
-    late = f", though held for {summary.hold_ms} ms only" if _is_written_late(summary) else ""
+    late = f"; it was held for {summary.hold_ms} ms of these, for it was written late" if _is_late(summary) else ""
     few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
@@ -40,10 +40,10 @@ def _stall_reason(summary: Summary) -> str:
     )
 
 
-def _is_written_late(summary: Summary) -> bool:
-    """Whether the program wrote most of what was held so late that it was held for less than half of the wait."""
+def _is_late(summary: Summary) -> bool:
+    """Whether the one end that held wrote its data so late that it was held for less than half of the wait."""
     hold, wait = summary.hold_ms, summary.wait_ms
-    return hold is not None and wait is not None and 2 * hold.high < wait.p50
+    return hold is not None and wait is not None and 2 * hold.high < wait.p50 and len(summary.held_ends) == 1
 
 
 # Between exchanges a client may pause as it likes, and a path is as long as it is.

@@ -78,6 +78,7 @@ class Quality(msgspec.Struct, frozen=True):
     handshakes: Count  # connections whose handshake is in the capture
     rejected: dict[Rejected, Count]  # segment, ACK and data in sequence, but not a stall, and why
     unresolved: dict[Obstacle, Count]  # undecided ones, by reason
+    kernel_asked: dict[Obstacle, Count]  # of these, about how many the kernel was asked while it was recorded
     clock_resolution_us: Number  # of the stamps: what is shorter cannot be told
     astray_share: Share  # of the data segments: missing in the capture, or captured after their acknowledgement
 

@@ -58,7 +58,7 @@ class VerdictInput:
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     swapped_without_timestamps : data segments that it has after their acknowledgement, and that have no timestamps
     unresolved : how often it could not be told whether an ACK released what followed, and why
-    kernel_was_asked : while the capture was recorded, the kernel was asked about some of these, and did not decide it
+    asked : of how many of these the kernel was asked while the capture was recorded, by the same reasons
     late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: of a stream
         without answers, these are what a stall would have shown in
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
@@ -81,7 +81,7 @@ class VerdictInput:
     astray_share: float = 0.0
     swapped_without_timestamps: int = 0
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
-    kernel_was_asked: bool = False
+    asked: Mapping[Obstacle, int] = field(default_factory=dict)
     late_without_stall: int = 0
     chances: int = 0
     left_out: int = 0
@@ -206,13 +206,13 @@ def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
     if not are_many and left_open <= MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges):
         return ""
     obstacle = max(Obstacle, key=lambda one: unresolved.get(one, 0))
-    why = _WHY[obstacle]
+    why = WHY[obstacle]
     if whole.is_data_only and obstacle is Obstacle.CAPTURE_INCOMPLETE:
         why = _ACKS_LEFT_OUT
     elif whole.is_of_both_ends and obstacle is Obstacle.PATH_VARIES:
         why = _VARIES_AT_BOTH_ENDS
-    elif whole.kernel_was_asked:
-        why = why.replace(WITH_WATCH, _ASKED_TOO_SELDOM)
+    elif evidence.asked.get(obstacle, 0) >= REPEATED:
+        why = why.replace(WITH_WATCH, _THOUGH_ASKED)
     return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {why}"
 
 
@@ -230,8 +230,8 @@ def _exchanges_text(exchanges: int) -> str:
 
 AT_BOTH_ENDS = "capture at both ends (`--same-traffic`)"
 WITH_WATCH = "record on the host that sends it with `nagle-lab watch`, which asks the kernel what waits"
-_ASKED_TOO_SELDOM = "the kernel was asked, but too seldom; record for longer"
-_WHY = {  # what was seen; why that does not decide; what to capture
+_THOUGH_ASKED = "record for longer: what its kernel said meanwhile did not decide it"
+WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
     f"something else; {WITH_WATCH}",
     Obstacle.OWN_PACE: "data came a round trip after a late ACK: held by Nagle's algorithm, or its program waited by "

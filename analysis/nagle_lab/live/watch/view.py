@@ -279,6 +279,7 @@ def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
             one_way=row.one_way / len(row.connections),
             astray_share=result.quality.astray_share,
             unresolved=unresolved,
+            asked=result.quality.kernel_asked,
         )
     )
     if lossy and verdict is Verdict.CLEAN:

@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.result.result import (
     UndecidedEnd,
 )
 from nagle_lab.diagnosis.result.spread import duration_text
-from nagle_lab.diagnosis.result.verdict import AT_BOTH_ENDS, WITH_WATCH, Verdict
+from nagle_lab.diagnosis.result.verdict import AT_BOTH_ENDS, WHY, WITH_WATCH, Verdict
 from nagle_lab.diagnosis.result.which_connections import busiest, stalled_upstreams
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.packet.segment import end_text
@@ -167,7 +167,7 @@ def _gaps(cause: Cause, gaps: CountAndTime, share: float, is_open: bool) -> str:
     return f"{gaps.count:,} × {name}: {duration_text(gaps.total_ms)}, {share:.0%} of all idle time"
 
 
-IN_THE_CAPTURE = "by what it sent (a relay passes that on)"
+IN_THE_CAPTURE = "which its packets name (a relay may only have passed the name on)"
 
 
 def commands(
@@ -189,7 +189,7 @@ def commands(
         if not running:
             return []
         if WITH_WATCH in result.reason:
-            return _record_at_the_sender(result)
+            return _ask_the_sender(result)
         if AT_BOTH_ENDS in result.reason:
             return _record_at_both_ends(result)
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
@@ -296,12 +296,14 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
     return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [capture])]
 
 
-def _record_at_the_sender(result: Result) -> list[tuple[str, list[str]]]:
+def _ask_the_sender(result: Result) -> list[tuple[str, list[str]]]:
     """Where packets do not tell what was held: ask the kernel of the end whose data it is."""
     most = _most_undecided(result)
-    both = (most.client, most.server)
-    ends = [end for end in result.summary.undecided_ends if any(_is_at(one, end) for one in both)]
-    sender: UndecidedEnd | Endpoint = ends[0] if ends else most.server
+    named = next(obstacle for obstacle, why in WHY.items() if why in result.reason)
+    ends = [
+        end for end in result.summary.undecided_ends if any(_is_at(one, end) for one in (most.client, most.server))
+    ]
+    sender: UndecidedEnd | Endpoint = max(ends, key=lambda end: end.unresolved.get(named, 0), default=most.server)
     there = f"In a shell on {_host(sender)}, as root, while it is slow"
     return [
         (

@@ -93,7 +93,7 @@ def _stalled_of(stalled: int, exchanges: int) -> str:
 def _hold(s: Summary) -> str:
     """How much of the wait the data was held, where the capture narrows that down."""
     hold, wait = s.hold_ms, s.wait_ms
-    if not hold or not wait or hold.high >= wait.p50 - 0.05:
+    if not hold or not wait or hold.high >= wait.p50 - 0.05 or len(s.held_ends) > 1:
         return ""
     return f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {hold} ms; the program wrote it late"
 
