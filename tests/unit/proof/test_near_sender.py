@@ -566,17 +566,30 @@ def test_in_a_simulator_answers_take_no_time(diagnose):
     assert (result.verdict, result.summary.stalls) == ("STALL", 30)
 
 
-@pytest.mark.parametrize(("answered", "verdict"), [(20 * US, "STALL"), (8 * US, "INCONCLUSIVE")])
-def test_on_a_fast_machine_what_is_released_in_forty_microseconds_was_not(diagnose, answered, verdict):
-    """A relay with TCP_NODELAY, woken by its origin's stall in the same tick; a kernel answers SYNs sooner there."""
+@pytest.mark.parametrize(
+    ("answered", "early_us", "verdict"),
+    [
+        (20 * US, [], "STALL"),
+        (8 * US, [], "INCONCLUSIVE"),
+        (8 * US, [3, 9, 19], "STALL"),
+        (8 * US, [3, 30, 40], "INCONCLUSIVE"),
+        (8 * US, [3, 9], "INCONCLUSIVE"),
+    ],
+)
+def test_on_a_fast_machine_what_is_released_in_forty_microseconds_was_not(diagnose, answered, early_us, verdict):
+    """A relay with TCP_NODELAY, woken by its origin's stall in the same tick; a kernel answers SYNs sooner there.
+
+    But a kernel that is seen to hold, by what follows early ACKs, holds here, too.
+    """
     c = Conversation()
     c.handshake(after_ns=answered)
     for number in range(40):
         c.client_sends(REQUEST)
         c.server_acks(after_ns=answered // 2)
         c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=LATE + number % 5 * MS)
-        c.server_sends(BODY, after_ns=28 * US + (number * 13 % 40) ** 2 * 30)
+        is_early = number < len(early_us)
+        c.client_acks(after_ns=10 * US if is_early else LATE + number % 5 * MS)
+        c.server_sends(BODY, after_ns=early_us[number] * US if is_early else 28 * US + (number * 13 % 40) ** 2 * 30)
         c.client_acks(after_ns=20 * US)
         c.pause(5 * MS)
     assert diagnose(c.segments).verdict == verdict

@@ -73,9 +73,9 @@ def _slowest_at_sender(near: Candidates, observed: Observed) -> float:
         return HELD_ALIKE
     usual = _usual_answer(observed)
     limit = max(HELD, min(SYN_ANSWERS * usual, HELD_ALIKE))
-    if observed.program.reactions.handshake and _is_none_sooner_than_woken(near):
-        return min(limit, SURELY_SYN_ANSWERS * usual)
-    return limit
+    if not observed.program.reactions.handshake or not _is_none_sooner_than_woken(near):
+        return limit
+    return limit if _early_releases_are_as_soon_as_syns(observed) else min(limit, SURELY_SYN_ANSWERS * usual)
 
 
 def _slowest_at_peer(near: Candidates, observed: Observed) -> float:
