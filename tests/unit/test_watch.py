@@ -35,7 +35,7 @@ from nagle_lab.cli.live.watch import nearer
 from nagle_lab.diagnosis import record_tap
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint
-from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import WITH_WATCH, Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import inside_stream
 from nagle_lab.guard.recording.job import Target
@@ -236,6 +236,14 @@ def test_the_last_packets_are_judged_by_what_the_kernel_said(tmp_path):
             for _ in capture.read(_Counting()):  # type: ignore[arg-type]
                 pass
             assert len(capture.facts.kernel_answers) == 19, "and what it said of others is not in it"
+
+
+def test_a_row_is_not_sent_to_ask_the_kernel_that_was_asked(tmp_path):
+    segments = talk(slow_release, 60).segments
+    answers = told(segments, lambda _: 6 * MS, unsent=0)[:5]
+    for said, was_asked in (([], False), (answers, True)):
+        (row,) = seen(recorded(tmp_path / f"{was_asked}", segments, said)).rows
+        assert (row.verdict, WITH_WATCH in row.reason) == (Verdict.INCONCLUSIVE, not was_asked)
 
 
 def in_two(tmp_path: Path, segments: list[Segment]) -> list[Path]:
