@@ -6,8 +6,8 @@ longer than judging a few rows, hence :class:`Numbers`. Whatever differs between
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress, count, repeat
 from typing import Any
 
 from nagle_lab.tcp.arrays import has_numpy, numpy
@@ -33,15 +33,22 @@ class Numbers(list[Any]):
 
 def _by_row(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Numbers]:
     def calculate(these: Any, other: Any) -> Numbers:
-        if isinstance(other, list):
-            return Numbers([of(one, another) for one, another in zip(these, other, strict=True)])
-        return Numbers([of(one, other) for one in these])
+        return Numbers(map(of, these, _each(other, len(these))))
 
     return calculate
 
 
 def _reflected(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Numbers]:
-    return lambda these, other: Numbers([of(other, one) for one in these])
+    return lambda these, other: Numbers(map(of, repeat(other), these))
+
+
+def _each(column: Any, rows: int) -> Iterable[Any]:
+    """One number for each of so many rows: a column's, or the same one."""
+    if not isinstance(column, list):
+        return repeat(column, rows)
+    if len(column) != rows:
+        raise ValueError(f"a column of {len(column)} rows where there are {rows}")
+    return column
 
 
 for _name in ("lt", "le", "eq", "ne", "ge", "gt"):
@@ -113,12 +120,12 @@ def is_array(column: Column) -> bool:
 
 def rows_where(condition: Column) -> Column:
     """The numbers of the rows for which the condition (n,) is true, ascending."""
-    return condition.nonzero()[0] if is_array(condition) else Numbers(row for row, met in enumerate(condition) if met)
+    return condition.nonzero()[0] if is_array(condition) else Numbers(compress(count(), condition))
 
 
 def pick(column: Column, rows: Column) -> Column:
     """The column's values in those rows, in that order."""
-    return column.take(rows) if is_array(column) else Numbers([column[row] for row in rows])
+    return column.take(rows) if is_array(column) else Numbers(map(column.__getitem__, rows))
 
 
 def are_all(condition: Column) -> bool:
@@ -142,8 +149,8 @@ def select(condition: Column, this: Any, that: Any) -> Column:
     """``this`` in the rows where the condition is true, else ``that``; each a column, or one number."""
     if is_array(condition):
         return numpy().where(condition, this, that)
-    these, those = (of if isinstance(of, list) else repeat(of, len(condition)) for of in (this, that))
-    return Numbers(one if met else other for met, one, other in zip(condition, these, those, strict=True))
+    both = zip(condition, _each(this, len(condition)), _each(that, len(condition)), strict=True)
+    return Numbers([one if met else other for met, one, other in both])
 
 
 def is_full(length: Column, full: Column) -> Column:
