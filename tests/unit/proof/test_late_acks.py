@@ -443,6 +443,28 @@ def test_acks_sooner_than_any_timer_of_linux_may_be_the_path_s(diagnose, late, t
 
 
 @pytest.mark.parametrize(
+    ("in_time_us", "timestamps", "verdict"),
+    [
+        (range(1_000, 5_000, 100), True, "INCONCLUSIVE"),  # a client's kernel that waits for a processor
+        (range(100, 900, 20), True, "STALL"),  # nothing between these and those in time
+        (range(1_000, 5_000, 100), False, "STALL"),  # another stack's timer, perhaps
+    ],
+)
+def test_acks_that_a_busy_host_delays_by_any_time_are_no_timer_s(diagnose, in_time_us, timestamps, verdict):
+    """Of each sixty ACKs of a client next door forty are in time; the others are 5 to 6 ms late."""
+    waits = [*(us * US for us in in_time_us), *(5_100 * US + 50 * US * late for late in range(20))]
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=8 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=waits[number * 37 % len(waits)])
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    assert diagnose(talk(ask, 121, timestamps=timestamps).segments).verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("longest_ms", "short_ms", "timestamps", "stalls"),
     [
         (70, (10, 15, 20), True, 30),  # the path takes as long

@@ -67,9 +67,10 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
 def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without those whose ACKs came sooner than a timer of Linux fires, where their host is a Linux, and far or few.
 
-    Their host was late, or the path was: a radio that sleeps, for example. Many of a near one show which. A Linux is
-    known by its timestamps; or by its timer, and then those are set aside beside which as many came a little sooner,
-    or some came as much later than the timer.
+    Their host was late, or the path was: a radio that sleeps, for example. Many of a near one show which, by the gap
+    that a timer, or a program that reads late, leaves before them: a busy host delays by any time. A Linux is known
+    by its timestamps; or by its timer, and then those are set aside beside which as many came a little sooner, or
+    some came as much later than the timer.
     """
     waits = held.late_by(observed.peer_fastest)
     sooner = held.only(waits < SOONEST_TIMER)
@@ -77,7 +78,8 @@ def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged
         return held
     if len(sooner) == len(held):
         is_few_or_far = len(held) < CONCLUSIVE or observed.peer_fastest >= NEAR
-        is_unsure = is_few_or_far and 2 * total(held.tsval_delay >= 0) > len(held)
+        shows_nothing = is_few_or_far or 2 * _just_in_time(observed.early, observed) >= len(held)
+        is_unsure = shows_nothing and 2 * total(held.tsval_delay >= 0) > len(held)
     else:
         is_linux = 2 * total(waits >= LINUX_TIMER) > len(held)
         is_unsure = is_linux and (
@@ -244,9 +246,14 @@ def _releases_are_as_late(late: Candidates, observed: Observed) -> bool:
 
 def _follow_those_in_time(waits: Column, c: Candidates, observed: Observed) -> bool:
     """Whether ACKs sooner than any timer of Linux fires begin where those in time end: a timer would leave a gap."""
-    margin, of_all = late_margin(observed.peer_fastest), c.late_by(observed.peer_fastest)
-    before = total((of_all >= margin / 2) & (of_all < margin))
+    before = _just_in_time(c, observed)
     return before >= max(REPEATED, HARDLY_ANY * len(waits)) and percentile(waits, 90) < SOONEST_TIMER
+
+
+def _just_in_time(c: Candidates, observed: Observed) -> int:
+    """How many ACKs took more than half as much longer than the fastest as late ones do."""
+    margin, waits = late_margin(observed.peer_fastest), c.late_by(observed.peer_fastest)
+    return total((waits >= margin / 2) & (waits < margin))
 
 
 def _waits_differ(waits: Column, observed: Observed) -> bool:
