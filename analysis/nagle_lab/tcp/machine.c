@@ -399,7 +399,7 @@ static int64_t busy_since(const machine *m, int64_t ts, const uint8_t *host)
 
 static uint8_t is_announced(const half *x, const sent *trigger, const segment *s)
 {
-    return (x->pushes || trigger->flags & PSH) && !(s->flags & PSH);
+    return (x->pushes || x->kernel == LINUX || trigger->flags & PSH) && !(s->flags & PSH);
 }
 
 static int add_candidate_without_ack(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)

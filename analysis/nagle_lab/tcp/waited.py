@@ -9,7 +9,7 @@ from nagle_lab.tcp.events import MS, PROBE, EndedBy
 from nagle_lab.tcp.learned import full_size_of, is_after, leaves_ids_zero
 
 # By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
-BSD = Kernel.BSD
+BSD, LINUX = Kernel.BSD, Kernel.LINUX
 BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER, BY_READING = EndedBy
 
 # Data that follows the data before it sooner than this says nothing about what it waited for.
@@ -166,9 +166,10 @@ def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
 def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:
     """Whether the release has no PSH though what ends a write has: its sender announced more (MSG_MORE).
 
-    The trigger has none, either, where it is a full segment of such a write.
+    The trigger has none, either, where it is a full segment of such a write. Linux sets PSH at the end of each write
+    but these (tcp_push), so there nothing of that end may have it.
     """
-    return (x.pushes or bool(trigger.flags & PSH)) and not s.flags & PSH
+    return (x.pushes or x.kernel == LINUX or bool(trigger.flags & PSH)) and not s.flags & PSH
 
 
 def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:

@@ -17,7 +17,7 @@ from support.stories import (
     server_held,
     talk,
 )
-from support.synthetic import MS, US, Conversation
+from support.synthetic import MS, US, Conversation, Segment
 
 
 def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
@@ -128,9 +128,19 @@ def test_what_left_with_bsd_s_own_late_ack_does_not_clear_its_program(diagnose, 
 @pytest.mark.parametrize(("story", "verdict", "stalls"), [(server_held, "STALL", 19), (nodelay, "CLEAN", 0)])
 def test_what_is_never_pushed_is_no_full_segment_for_that(diagnose, story, verdict, stalls):
     """ns-3 never sets PSH: two segments of one size that went out one by one are not as large as they can be."""
-    segments = [replace(s, flags=s.flags.replace("P", "")) for s in talk(story).segments]
-    result = diagnose(segments)
+    result = diagnose([_never_pushed(s, window=65_535) for s in talk(story).segments])
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def test_a_linux_that_never_pushes_announced_more_each_time(diagnose):
+    """Each write with MSG_MORE: the kernel keeps the tail until the ACK comes, TCP_NODELAY or not."""
+    result = diagnose([_never_pushed(s, s.window) for s in talk(server_held).segments])
+    assert (result.verdict, result.quality.rejected["corked"]) == ("CLEAN", 19)
+
+
+def _never_pushed(s: Segment, window: int) -> Segment:
+    """A segment without PSH; a SYN with that window, which tells Linux."""
+    return replace(s, flags=s.flags.replace("P", ""), window=window if "S" in s.flags else s.window)
 
 
 def test_what_may_be_a_full_segment_does_not_show_that_nagle_is_off(diagnose):
