@@ -139,3 +139,17 @@ def test_the_connections_of_a_program():
     assert one.wants(("10.0.0.1", 50000), ("10.0.0.9", 443))
     assert not one.wants(other, ("10.0.0.2", 81)) and not one.wants(other, ("10.0.0.1", 443))
     assert one != Selection()
+
+
+def test_other_programs_connections_are_not_what_differs():
+    """What was recorded beside the program's own has other ports, and a packet more for each exchange."""
+    alone = watched(STALLED)
+    other = msgspec.structs.replace(
+        alone.judged[0], id=99, server=msgspec.structs.replace(alone.judged[0].server, port=8000), exchanges=1
+    )
+    beside_others = replace(
+        alone, result=msgspec.structs.replace(alone.result, connections=[*alone.result.connections, other])
+    )
+    was, now = alone.subject, beside_others.subject
+    assert now.figures == was.figures
+    assert {**now.facts["capture"], "captured near": "both"} == was.facts["capture"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from nagle_lab.diagnosis.result.json_text import json_text
-from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, worst
@@ -197,15 +197,16 @@ def subject_of_run(run: Run) -> Subject:
         reason=run.reason,
         as_expected=not run.contradictions,
         figures=figures,
-        facts=_facts_of_run(run) | {"capture": _facts_of_capture(capture.result)},
+        facts=_facts_of_run(run) | {"capture": _facts_of_capture(capture.result, capture.result.connections)},
     )
 
 
-def subject_of_capture(result: Result) -> Subject:
-    """A capture as a subject; its exchanges stand for requests."""
+def subject_of_capture(result: Result, only: Sequence[Connection] | None = None) -> Subject:
+    """A capture as a subject, or ``only`` some of its connections; its exchanges stand for requests."""
+    connections = result.connections if only is None else only
     figures = _no_figures()
     if result.verdict.is_conclusive:
-        s, total = result.summary, totals_of(result.connections, result.stalls)
+        s, total = result.summary, totals_of(connections, result.stalls)
         figures |= _median_and_tail("wait", s.wait_ms) | _median_and_tail("exchange", s.exchange_ms)
         figures |= {
             "stalled_share": total.stalled_after_first,
@@ -213,7 +214,7 @@ def subject_of_capture(result: Result) -> Subject:
             "wire_bytes_per_payload_byte": total.wire_bytes / total.payload_bytes if total.payload_bytes else None,
             "delayed_acks": total.delayed_acks,
         }
-    name, facts = result.source.file, {"capture": _facts_of_capture(result)}
+    name, facts = result.source.file, {"capture": _facts_of_capture(result, connections)}
     return Subject(name, name, False, result.verdict, result.reason, None, figures, facts)
 
 
@@ -246,9 +247,11 @@ def _facts_of_run(run: Run) -> dict[str, dict[str, str]]:
     }
 
 
-def _facts_of_capture(result: Result) -> dict[str, str]:
-    source, sizes, ports = result.source, set[int](), set[int]()
-    for connection in result.connections:
+def _facts_of_capture(result: Result, connections: Sequence[Connection]) -> dict[str, str]:
+    source, sizes, ports, near = result.source, set[int](), set[int](), result.summary.captured_near
+    if len(connections) < len(result.connections):
+        near = None  # it is said of all
+    for connection in connections:
         sizes.add(connection.full_segment_bytes)
         ports.add(connection.server.port)
         if len(sizes) > MANY and len(ports) > MANY:
@@ -256,7 +259,7 @@ def _facts_of_capture(result: Result) -> dict[str, str]:
     return {
         "format": source.format,
         "link type": ", ".join(source.link_type),
-        "captured near": result.summary.captured_near or "not known",
+        "captured near": near or "not known",
         "full segment": _few(sizes, "B"),
         "server port": _few(ports, ""),
     }

@@ -64,7 +64,7 @@ class ProgramRecording:
     @property
     def subject(self) -> Subject:
         """The recording as a subject of a comparison."""
-        subject = subject_of_capture(self.result)
+        subject = subject_of_capture(self.result, self.judged)
         return replace(subject, facts={"socket": {"TCP_NODELAY": self.option}, **subject.facts})
 
 
