@@ -17,10 +17,16 @@ def command(pid: int | None, container: str | None, port: int | None, every: boo
     if as_json:
         sys.stdout.write(sockets_json(found))
     else:
-        show_sockets(found, console(at_most=120), None if every else MOST)
+        show_sockets(found, console(at_most=120), None if every else MOST, _as_root())
     if found.missing:
         tell(f"not shown: {'; '.join(found.missing)}{': run it as root' if os.geteuid() else ''}")
     return Exit.OK
+
+
+def _as_root() -> str:
+    """How to type a command that needs root: sudo has a search path of its own, and root may have no sudo."""
+    is_root = os.geteuid() == 0 and "SUDO_USER" not in os.environ
+    return "nagle-lab" if is_root else 'sudo "$(command -v nagle-lab)"'
 
 
 def pids_of(pid: int | None, container: str | None) -> set[int] | None:

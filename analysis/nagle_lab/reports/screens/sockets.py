@@ -100,8 +100,13 @@ def _socket(socket: HostSocket) -> Socket:
     )
 
 
-def show_sockets(inventory: Inventory, screen: Console, most: int | None = MOST) -> None:
-    """A table, and below it how many there are; at most so many rows, and then none of TIME-WAIT, or all."""
+def show_sockets(
+    inventory: Inventory, screen: Console, most: int | None = MOST, as_root: str = "sudo nagle-lab"
+) -> None:
+    """A table, and below it how many there are; at most so many rows, and then none of TIME-WAIT, or all.
+
+    ``as_root`` is how to type a command that needs root.
+    """
     rows = inventory.sockets
     waiting = 0
     if most is not None:
@@ -116,16 +121,24 @@ def show_sockets(inventory: Inventory, screen: Console, most: int | None = MOST)
             which = f"{more:,} more, {waiting:,} of them in TIME-WAIT"
         screen.print(Text(f"… and {which}: --all shows them", "dim"))
     screen.print(Text(totals(inventory.sockets), "bold"))
-    if step := _next(inventory.sockets):
+    if step := _next(inventory.sockets, as_root):
         screen.print(Text(step))
 
 
-def _next(sockets: Sequence[HostSocket]) -> str:
-    """How to prove that the program which holds most stalls, and to try the fix on it; empty where none holds."""
+def _next(sockets: Sequence[HostSocket], as_root: str) -> str:
+    """How to prove that the program which holds most stalls, and to try the fix on it; or how to see more."""
     pids = Counter(one.processes[0].pid for one in sockets if one.waits is Waits.HELD and one.processes)
-    if not pids:
-        return ""
-    return f"next: prove and try it: sudo nagle-lab nodelay --pid {pids.most_common(1)[0][0]} on --for 30s"
+    if pids:
+        return f"next: prove and try it: {as_root} nodelay --pid {pids.most_common(1)[0][0]} on --for 30s"
+    if any(_may_hold(one) for one in sockets) and not any(one.waits for one in sockets):
+        return f"next: this was one moment: look again, or see what stalls meanwhile: {as_root} watch"
+    return ""
+
+
+def _may_hold(socket: HostSocket) -> bool:
+    """Whether it is a connection that is known to be without TCP_NODELAY."""
+    options = socket.options
+    return socket.listed.state == "ESTABLISHED" and options is not None and not options.nodelay
 
 
 def _table(rows: Sequence[HostSocket], width: int) -> Table:
@@ -209,14 +222,15 @@ def nodelay(socket: HostSocket) -> str:
 
 def totals(sockets: Sequence[HostSocket]) -> str:
     """A line: how many sockets there are, and how many hold data."""
-    connections = sum(1 for one in sockets if one.listed.state == "ESTABLISHED")
-    without = sum(
-        1 for one in sockets if one.options and not one.options.nodelay and one.listed.state == "ESTABLISHED"
-    )
+    connections = [one for one in sockets if one.listed.state == "ESTABLISHED"]
+    without = sum(map(_may_hold, connections))
+    unknown = sum(one.options is None for one in connections)
     held, maybe = (sum(1 for one in sockets if one.waits is waits) for waits in (Waits.HELD, Waits.MAYBE_HELD))
     return (
-        f"{len(sockets):,} {plural('TCP socket', len(sockets))}, {connections:,} established; "
-        f"{without:,} of these without TCP_NODELAY, {held:,} held now by Nagle's algorithm"
+        f"{len(sockets):,} {plural('TCP socket', len(sockets))}, {len(connections):,} established; "
+        f"{without:,} of these without TCP_NODELAY"
+        + (f" ({unknown:,} may not be read)" if unknown else "")
+        + f", {held:,} held now by Nagle's algorithm"
         + (f", {maybe:,} perhaps" if maybe else "")
     )
 
