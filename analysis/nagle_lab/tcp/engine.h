@@ -45,7 +45,6 @@ typedef struct {
 /* Data that did not wait: it was sent while the segment before it was unacknowledged, SHORT or longer after it. */
 typedef struct {
     int64_t connection;
-    int64_t trigger_frame;
     int64_t release_frame;
     int64_t trigger_to_release;
     int32_t trigger_bytes;

@@ -422,7 +422,7 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
     if (s->ts - before->ts >= PROBE || is_half_of_window(y, most(before->length, s->length)))
         return 0;
     no_wait row = {
-        .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame,
+        .connection = f->number, .release_frame = s->frame,
         .trigger_to_release = s->ts - before->ts, .trigger_bytes = before->length, .released_bytes = s->length,
         .side = (int8_t)side, .echo = (int8_t)(s->timestamps && y->tsval >= 0 ? BEFORE : UNKNOWN),
         .pushed = (before->flags & s->flags & PSH) != 0, .owed = (uint8_t)is_owed,

@@ -406,7 +406,6 @@ class Machine:
             return
         self.tables.no_wait.add_named(
             connection=x.connection.number,
-            trigger_frame=before.frame,
             release_frame=s.frame,
             trigger_to_release=s.ts - before.ts,
             trigger_bytes=before.length,
