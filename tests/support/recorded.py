@@ -5,26 +5,18 @@ from pathlib import Path
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.writer import Pcapng
-from support.stories import BODY, HEADER, LATE, REQUEST
+from support.stories import BODY, HEADER, LATE, two_part_reply
 from support.synthetic import MS, US, Conversation, Segment, packet_bytes
 
 
 def slow_release(c: Conversation, number: int) -> None:
     """A kernel of a busy machine, or a program that waits for the ACK: the packets are the same."""
-    c.client_sends(REQUEST)
-    c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=LATE + number % 5 * MS)
-    c.server_sends(BODY, after_ns=(130 + number % 7 * 10) * US)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=LATE + number % 5 * MS, body=(130 + number % 7 * 10) * US)
 
 
 def prompt_release(c: Conversation, number: int) -> None:
     """The same, by a program that asks for the ACK again and again without sleeping, or by a kernel."""
-    c.client_sends(REQUEST)
-    c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=LATE + number % 5 * MS)
-    c.server_sends(BODY, after_ns=12 * US)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=LATE + number % 5 * MS, body=12 * US)
 
 
 def recorded(path: Path, segments: Iterable[Segment], told: Iterable[KernelAnswer]) -> Path:

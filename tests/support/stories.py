@@ -27,39 +27,55 @@ def talk(
     return conversation
 
 
+def two_part_reply(
+    c: Conversation,
+    *,
+    asked: int = 20 * US,
+    request_ack: int | None = None,
+    first: int = HEADER,
+    header: int = 200 * US,
+    ack: int,
+    body: int = RELEASE,
+    pause: int | None = None,
+    last_ack: int | None = 10 * US,
+) -> None:
+    """One exchange: a request, and a reply in two parts, with a pure ACK of the ``first`` (bytes) in between.
+
+    Every segment leaves so many ns after the last thing that its end did or saw; with a ``pause`` the body leaves so
+    long after the header, whenever the ``ack`` comes. What is not acknowledged by itself (``request_ack`` and
+    ``last_ack`` None) the next data of its receiver acknowledges.
+    """
+    c.client_sends(REQUEST, after_ns=asked)
+    if request_ack is not None:
+        c.server_acks(after_ns=request_ack)
+    written = c.server_sends(first, after_ns=header).ts_ns
+    c.client_acks(after_ns=ack)
+    c.server_sends(BODY, after_ns=body, at_ns=None if pause is None else written + pause)
+    if last_ack is not None:
+        c.client_acks(after_ns=last_ack)
+
+
 def prompt(c: Conversation, _: int) -> None:
     """Two writes, the first acknowledged at once."""
-    c.client_sends(REQUEST)
-    c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=10 * US)
-    c.server_sends(BODY, after_ns=RELEASE)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=10 * US)
 
 
 def server_held(c: Conversation, number: int) -> None:
     """The nginx incident: the body waits behind the header until the client's late ACK."""
-    c.client_sends(REQUEST)
-    c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=LATE + (number % 5) * MS)
-    c.server_sends(BODY, after_ns=RELEASE)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=LATE + (number % 5) * MS)
 
 
-def reply_in_two(wait: int, after: Callable[[int], int], first: int = HEADER) -> Story:
+def reply_in_two(wait: int, after: Callable[[int], int] = lambda _: RELEASE, first: int = HEADER) -> Story:
     """A reply whose second part leaves ``after`` the ACK, which comes ``wait`` after the first part; ns."""
 
     def exchange(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        c.server_sends(first, after_ns=200 * US)
-        c.client_acks(after_ns=wait + number % 5 * MS)
-        c.server_sends(BODY, after_ns=after(number))
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, first=first, ack=wait + number % 5 * MS, body=after(number))
 
     return exchange
 
 
-def behind_small(number_of_full: int, tail_after: int | None = None) -> Story:
-    """A small header, full segments 46 ms later, and a tail with the header's late ACK, or ``tail_after``, ns.
+def behind_small(tail_after: int | None = None) -> Story:
+    """A small header, two full segments 46 ms later, and a tail with the header's late ACK, or ``tail_after``, ns.
 
     That ACK was under way when the full segments arrived, so it acknowledges none of these.
     """
@@ -68,7 +84,7 @@ def behind_small(number_of_full: int, tail_after: int | None = None) -> Story:
         c.client_sends(REQUEST)
         header = c.server_sends(HEADER, after_ns=200 * US)
         written = header.ts_ns + 46 * MS
-        for place in range(number_of_full):
+        for place in range(2):
             c.server_sends(c.full_segment, at_ns=written + place * US, flags="A")
         ack = c.client_acks(at_ns=header.ts_ns + c.one_way_ns + LATE + number % 5 * MS)
         c.server_sends(81, at_ns=ack.ts_ns + c.one_way_ns + RELEASE if tail_after is None else written + tail_after)
@@ -153,11 +169,7 @@ def pauses_with_nodelay(c: Conversation, number: int) -> None:
 
 def pauses_a_little_longer_than_the_timer(c: Conversation, number: int) -> None:
     """The server always pauses 45 ms: its data always follows the late ACK, 1 to 5 ms later, timed by itself."""
-    c.client_sends(REQUEST)
-    header = c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=LATE + (number % 5) * 700 * US)
-    c.server_sends(BODY, at_ns=header.ts_ns + 45 * MS)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=LATE + (number % 5) * 700 * US, pause=45 * MS)
 
 
 def full_segment_first(c: Conversation, _: int) -> None:

@@ -281,7 +281,7 @@ def test_lines_end_where_their_text_does_but_on_a_terminal(capsys, monkeypatch, 
 
 def test_a_ladder_says_that_data_was_not_held_before_full_segments_behind_the_trigger_left(run, tmp_path):
     path = tmp_path / "tail.pcap"
-    path.write_bytes(pcap_bytes(talk(behind_small(2), rtt_ns=20 * MS).segments))
+    path.write_bytes(pcap_bytes(talk(behind_small(), rtt_ns=20 * MS).segments))
     out = run("analyze", path).out
     said = r"server holds 81 B,.*written after frame \d+ left,.*held 1[4-8]\.\d ms at most,"
     assert re.search(said, out, re.DOTALL)

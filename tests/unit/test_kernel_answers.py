@@ -20,7 +20,7 @@ from nagle_lab.host.sock_diag import ListedSocket, TcpInfo, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
 from nagle_lab.tcp import make_engine
 from support.recorded import headers, prompt_release, recorded, slow_release, told
-from support.stories import BODY, HEADER, LATE, REQUEST, nodelay, prompt, talk
+from support.stories import BODY, HEADER, LATE, REQUEST, nodelay, prompt, talk, two_part_reply
 from support.synthetic import MS, US, Conversation, Segment, merge
 
 CLIENT, SERVER = ("10.0.0.1", 40000), ("10.0.0.2", 80)
@@ -153,11 +153,7 @@ def test_one_that_was_seen_to_wait_outweighs_those_that_were_not_yet_written(dia
 
 def uncorked_later(c: Conversation, number: int) -> None:
     """The body is written at once behind TCP_CORK, which the program takes away after the ACK."""
-    c.client_sends(REQUEST)
-    c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=LATE)
-    c.server_sends(BODY, after_ns=8 * MS + number % 7 * 100 * US)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=LATE, body=8 * MS + number % 7 * 100 * US)
 
 
 def test_what_a_cork_kept_waiting_was_not_held(diagnose):

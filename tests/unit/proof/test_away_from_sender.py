@@ -7,7 +7,17 @@ import pytest
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import as_column
 from nagle_lab.diagnosis.proof.pauses import follows_ack
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, reply_in_two, server_held, talk
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    prompt,
+    server_held,
+    talk,
+    two_part_reply,
+)
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
@@ -18,7 +28,7 @@ def test_what_is_late_but_follows_the_ack_is_no_pause(diagnose, slower):
     def exchange(number: int) -> list[Segment]:
         c = Conversation(("10.0.0.1", 40_000 + number), t0_ns=(1_700_000_000 + number) * SECOND, rtt_ns=4 * MS)
         c.handshake()
-        reply_in_two(LATE, lambda _: slower)(c, number)
+        two_part_reply(c, ack=LATE + number % 5 * MS, body=slower)
         c.close()
         return c.seen_at("client")
 
@@ -49,7 +59,7 @@ def test_away_from_a_program_paced_by_something_else_its_data_is_no_release(diag
 
     def paced(c: Conversation, number: int) -> None:
         early = number % 4 == 1
-        reply_in_two(10 * US if early else LATE, lambda _: LATE if early else RELEASE)(c, 0)
+        two_part_reply(c, ack=10 * US if early else LATE, body=LATE if early else RELEASE)
 
     result = diagnose(talk(paced, exchanges=40, rtt_ns=20 * MS).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
@@ -124,11 +134,9 @@ def test_who_asks_a_database_meanwhile_is_slower_than_its_fastest_answers(diagno
 
     def flush_and_ask(c: Conversation, number: int) -> None:
         share = number * 37 % 60 / 60
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=int((0.2 + 3 * share) * MS))
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=int((2 + 10 * (number * 29 % 60 / 60) ** 2) * MS))
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(
+            c, header=int((0.2 + 3 * share) * MS), ack=LATE, body=int((2 + 10 * (number * 29 % 60 / 60) ** 2) * MS)
+        )
 
     result = diagnose(talk(flush_and_ask, exchanges=120, rtt_ns=4 * MS, timestamps=False).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
@@ -397,18 +405,10 @@ def test_a_connection_that_keeps_to_a_clock_does_not_count_with_others(diagnose)
     """
 
     def thinks_and_stalls(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US + number % 10 * MS)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=RELEASE + number % 7 * 10 * US)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, header=200 * US + number % 10 * MS, ack=LATE, body=RELEASE + number % 7 * 10 * US)
 
     def every_50_ms(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        header = c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=LATE + number % 5 * MS)
-        c.server_sends(BODY, at_ns=header.ts_ns + 50 * MS)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, ack=LATE + number % 5 * MS, pause=50 * MS)
 
     talks = [
         talk(story, exchanges=40, rtt_ns=1 * MS, client=("10.0.0.1", port))
@@ -425,11 +425,7 @@ def test_a_program_that_thinks_for_long_does_not_show_a_slow_link(diagnose):
     for number in range(40):
         c.client_sends(REQUEST)
         c.server_acks(after_ns=20 * US)
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=2 * MS)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=2100 * US + number * 13 % 40 * 3 * US)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, header=2 * MS, ack=LATE, body=2100 * US + number * 13 % 40 * 3 * US)
         c.pause(5 * MS)
     assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"
 

@@ -16,16 +16,17 @@ from support.stories import (
     reply_in_two,
     server_held,
     talk,
+    two_part_reply,
 )
 from support.synthetic import MS, US, Conversation, Segment
 
 
 def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
     """Where a full segment was unacknowledged, what is sent in one write waits, too, and the remedy says so."""
-    result = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1448)).segments)
+    result = diagnose(talk(reply_in_two(LATE, first=1448)).segments)
     assert (result.verdict, result.summary.stalls, result.summary.behind_full) == ("STALL", 19, 19)
     assert "set TCP_NODELAY; one write may not help" in result.summary.remedy
-    two_writes = diagnose(talk(reply_in_two(LATE, lambda _: RELEASE, first=1447)).segments)
+    two_writes = diagnose(talk(reply_in_two(LATE, first=1447)).segments)
     assert (two_writes.summary.stalls, two_writes.summary.behind_full) == (19, 0)
     assert "send each message in one write, or set TCP_NODELAY. Or on" in two_writes.summary.remedy
 
@@ -33,7 +34,7 @@ def test_a_tail_behind_a_full_segment_is_held_by_rfc_896(diagnose):
 @pytest.mark.parametrize("position", ["client", "middle", "server"])
 def test_linux_holds_a_tail_until_the_small_segment_before_the_full_ones_is_acknowledged(diagnose, position):
     """What was written behind them was not held before they left: 46 ms of the wait are the program's."""
-    result = diagnose(talk(behind_small(2), rtt_ns=20 * MS).seen_at(position))
+    result = diagnose(talk(behind_small(), rtt_ns=20 * MS).seen_at(position))
     assert (result.verdict, result.summary.stalls) == ("STALL", 19)
     hold = result.summary.hold_ms
     assert hold is not None and hold.high == pytest.approx((20 * MS + LATE + 2 * MS) / MS - 46, abs=0.2)
@@ -41,7 +42,7 @@ def test_linux_holds_a_tail_until_the_small_segment_before_the_full_ones_is_ackn
 
 @pytest.mark.parametrize("position", ["client", "middle", "server"])
 def test_a_tail_that_leaves_with_the_full_segments_was_not_held(diagnose, position):
-    result = diagnose(talk(behind_small(2, tail_after=5 * US), rtt_ns=20 * MS).seen_at(position))
+    result = diagnose(talk(behind_small(tail_after=5 * US), rtt_ns=20 * MS).seen_at(position))
     assert (result.verdict, result.summary.stalls, result.summary.round_trip_holds.count) == ("CLEAN", 0, 0)
 
 
@@ -79,7 +80,7 @@ def test_a_full_segment_that_answers_did_not_wait_for_the_ack(diagnose):
     """The next question comes with the ACK of the answer before it, and so does the next answer's full segment."""
 
     def exchange(c: Conversation, number: int) -> None:
-        reply_in_two(LATE, lambda _: RELEASE, first=c.full_segment)(c, number)
+        two_part_reply(c, first=c.full_segment, ack=LATE + number % 5 * MS)
         c.client_sends(REQUEST)
         c.server_sends(c.full_segment, after_ns=200 * US)
         c.client_acks(after_ns=10 * US)
@@ -226,7 +227,7 @@ def test_what_an_end_takes_does_not_tell_what_its_peer_takes(diagnose):
     """The client's SYN is missing, and the server takes 536 bytes: what it sends itself may be larger, and held."""
     segments = [
         replace(s, mss=s.mss and 536)
-        for s in talk(reply_in_two(LATE, lambda _: RELEASE)).segments
+        for s in talk(reply_in_two(LATE)).segments
         if s.flags != "S"
     ]  # fmt: skip
     assert BODY > 536

@@ -3,7 +3,7 @@
 import pytest
 
 from nagle_lab.reports.words.phrases import findings
-from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk
+from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk, two_part_reply
 from support.synthetic import MS, US, Conversation, merge
 
 
@@ -13,7 +13,7 @@ def test_what_the_program_wrote_late_was_not_held_so_long(diagnose, pause_ms, is
 
     def paused(c: Conversation, number: int) -> None:
         if number % 3 == 0:
-            reply_in_two(10 * US, lambda _: pause_ms * MS)(c, 0)
+            two_part_reply(c, ack=10 * US, body=pause_ms * MS)
         else:
             server_held(c, number)
 
@@ -89,7 +89,7 @@ def test_how_late_it_writes_elsewhere_in_a_reply_says_nothing_of_the_hold(diagno
 def test_where_pauses_vary_only_the_upper_bound_is_known(diagnose):
     def paused(c: Conversation, number: int) -> None:
         wait, pause = (10 * US, 20 * MS) if number % 3 == 0 else (LATE, RELEASE if number % 5 else 9 * MS)
-        reply_in_two(wait, lambda _: pause)(c, 0)
+        two_part_reply(c, ack=wait, body=pause)
 
     hold = diagnose(talk(paused, exchanges=60).segments).summary.hold_ms
     assert (hold.low, hold.high) == (0, pytest.approx(LATE / MS, abs=0.1))
@@ -99,7 +99,7 @@ def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
     """A timer of 10 to 200 ms by phase (lwIP), and data always at once behind it: written within 20 ms."""
 
     def by_phase(c: Conversation, number: int) -> None:
-        reply_in_two((10 + 10 * number % 190) * MS, lambda _: RELEASE)(c, 0)
+        two_part_reply(c, ack=(10 + 10 * number % 190) * MS)
 
     hold = diagnose(talk(by_phase, exchanges=60, timestamps=False).segments).summary.hold_ms
     assert hold.low > hold.high - 35 > 50

@@ -16,13 +16,14 @@ from support.stories import (
     reply_in_two,
     server_held,
     talk,
+    two_part_reply,
 )
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 
 @pytest.mark.parametrize("wait", [10 * MS, 15 * MS, 40 * MS, 100 * MS, 200 * MS])
 def test_any_delayed_ack_timer_counts(diagnose, wait):
-    result = diagnose(talk(reply_in_two(wait, lambda _: RELEASE)).segments)
+    result = diagnose(talk(reply_in_two(wait)).segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 19)
     assert result.summary.grounds == {"repetition_at_sender": 19}
 
@@ -107,7 +108,7 @@ def test_timestamps_that_do_not_echo_the_latest_deny_nothing(diagnose):
 
 def test_late_acks_of_a_short_timer_are_not_denied(run, tmp_path):
     path = tmp_path / "short.pcap"
-    path.write_bytes(pcap_bytes(talk(reply_in_two(10 * MS, lambda _: RELEASE)).segments))
+    path.write_bytes(pcap_bytes(talk(reply_in_two(10 * MS)).segments))
     assert "\ndelayed ACKs  all with data, or sooner than 20 ms" in run("analyze", path)[1]
 
 
@@ -117,11 +118,7 @@ def test_the_slowest_round_trips_of_many_are_no_delayed_acks(diagnose):
     for number in range(200):
         c = Conversation(client=(f"10.0.{number}.1", 40_000), rtt_ns=(20 + number % 60) * MS)
         c.handshake()
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=(10 + number % 50) * MS if number % 30 == 7 else 10 * US)
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, ack=(10 + number % 50) * MS if number % 30 == 7 else 10 * US)
         c.close()
         talks.append(c.seen_at("server"))
     result = diagnose(merge(*talks))
@@ -135,10 +132,7 @@ def test_a_queue_that_filled_up_after_the_handshake_is_no_delayed_ack(diagnose, 
 
     def exchange(c: Conversation, number: int) -> None:
         queued = (20 + number * 7 % 20) * MS
-        c.client_sends(REQUEST, after_ns=100 * US if sooner else queued)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=queued)
-        c.server_sends(BODY, after_ns=RELEASE)
+        two_part_reply(c, asked=100 * US if sooner else queued, ack=queued, last_ack=None)
         if not sooner:
             c.client_acks(after_ns=queued)
 
@@ -279,8 +273,7 @@ def test_acks_that_were_under_way_for_long_were_sent_in_time(diagnose, every, ve
     """
 
     def exchange(c: Conversation, number: int) -> None:
-        story = reply_in_two(1200 * US, lambda _: RELEASE) if number % 2 else server_held
-        story(c, 0)
+        two_part_reply(c, ack=1200 * US if number % 2 else LATE)
 
     segments, late = talk(exchange, exchanges=41, rtt_ns=1 * MS).segments, 0
     for at, (before, ack, release) in enumerate(zip(segments, segments[1:], segments[2:], strict=False), 1):
@@ -299,11 +292,7 @@ def test_a_path_that_varies_is_no_timer(diagnose):
     """ACKs take 0 to 39 ms more than the three handshakes did: no timer has so many times."""
 
     def ask(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST, after_ns=100 * MS)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=number * 13 % 40 * MS)
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, asked=100 * MS, ack=number * 13 % 40 * MS)
 
     talks = [talk(ask, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
     result = diagnose(merge(*talks))
@@ -314,11 +303,7 @@ def test_a_pause_behind_an_ack_that_the_path_delayed_is_a_pause(diagnose):
     """At the sender a kernel lets go at once, whatever made the ACK late: what comes 2 ms later was not held."""
 
     def ask(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST, after_ns=100 * MS)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=number * 13 % 40 * MS)
-        c.server_sends(BODY, after_ns=2 * MS)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, asked=100 * MS, ack=number * 13 % 40 * MS, body=2 * MS)
 
     talks = [talk(ask, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
     result = diagnose(merge(*talks))
@@ -343,8 +328,8 @@ def test_one_ack_a_little_late_does_not_make_a_path_that_varies(diagnose):
 
     def exchange(c: Conversation, number: int) -> None:
         late = number % 4 == 1
-        wait = LATE if late else {10: 6 * MS, 20: 15 * MS, 30: 20 * MS}.get(number, 20 * US)
-        reply_in_two(wait, lambda _: RELEASE)(c, number if late else 0)
+        wait = LATE + number % 5 * MS if late else {10: 6 * MS, 20: 15 * MS, 30: 20 * MS}.get(number, 20 * US)
+        two_part_reply(c, ack=wait)
 
     result = diagnose(talk(exchange, exchanges=36, rtt_ns=20 * MS).seen_at("server"))
     assert (result.verdict, result.summary.stalls) == ("STALL", 11)
@@ -390,11 +375,7 @@ def test_a_radio_that_sleeps_is_no_timer(diagnose, radio, verdict):
 
     def ask(c: Conversation, number: int) -> None:
         late = (5 + number * 37 % 97) * MS if radio else LATE + number % 5 * MS
-        c.client_sends(REQUEST, after_ns=300 * MS)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=late if number % 4 == 0 else 20 * US + number % 7 * 30 * US)
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, asked=300 * MS, ack=late if number % 4 == 0 else 20 * US + number % 7 * 30 * US)
 
     talks = [talk(ask, 81, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
     assert diagnose(merge(*talks)).verdict == verdict
@@ -414,11 +395,9 @@ def test_a_neighbour_that_sleeps_is_no_timer(diagnose, shortest_ms, longest_ms, 
     """A virtual machine that waits for a processor, or a radio; of a stack without timestamps it may be the timer."""
 
     def ask(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST, after_ns=300 * MS)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=shortest_ms * MS + number * 37 % 97 * (longest_ms - shortest_ms) * MS // 97)
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(
+            c, asked=300 * MS, ack=shortest_ms * MS + number * 37 % 97 * (longest_ms - shortest_ms) * MS // 97
+        )
 
     c = talk(ask, 81, rtt_ns=300 * US, timestamps=timestamps)
     assert diagnose(c.seen_at("server")).verdict == verdict
@@ -438,7 +417,7 @@ def test_a_neighbour_that_sleeps_is_no_timer(diagnose, shortest_ms, longest_ms, 
 )
 def test_acks_sooner_than_any_timer_of_linux_may_be_the_path_s(diagnose, late, timestamps, rtt, exchanges, verdict):
     """A few of a near client; any number of a far one."""
-    c = talk(reply_in_two(late, lambda _: RELEASE), 1 + exchanges, rtt_ns=rtt, timestamps=timestamps)
+    c = talk(reply_in_two(late), 1 + exchanges, rtt_ns=rtt, timestamps=timestamps)
     assert diagnose(c.seen_at("server")).verdict == verdict
 
 
@@ -477,11 +456,7 @@ def test_what_a_path_adds_to_the_timer_may_be_all_of_other_waits(diagnose, longe
     waits = (*short_ms, 40, 40, 41, 42, longest_ms, longest_ms)
 
     def ask(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST, after_ns=MS)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=waits[number - 1] * MS)
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, asked=MS, ack=waits[number - 1] * MS)
 
     of_all = {"rtt_ns": 300 * US, "timestamps": timestamps}
     talks = [talk(ask, 10, client=("10.0.0.1", 40_000 + at), **of_all) for at in range(5)]
@@ -510,7 +485,7 @@ def test_handshakes_as_late_as_acks_show_that_the_path_delays_both(diagnose, pla
         c.one_way_ns -= more // 2
         c.client.now_ns += 40 * MS
         for number in range(20):
-            reply_in_two(LATE if number % 2 else 10 * US, lambda _: RELEASE)(c, number)
+            two_part_reply(c, ack=(LATE if number % 2 else 10 * US) + number % 5 * MS)
         return c.seen_at(place)
 
     assert diagnose(merge(*map(exchange, range(4)))).verdict == verdict
@@ -544,11 +519,7 @@ def test_acks_that_begin_to_be_late_where_those_in_time_end_are_no_timer_s(diagn
     def ask(c: Conversation, number: int) -> None:
         share = (number * 37 % 97 / 97) ** 0.5
         late_ms = 18 * share if not least_ms else max(18 * share, least_ms) if share > 0.44 else 0
-        c.client_sends(REQUEST, after_ns=50 * MS)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=int(late_ms * MS))
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, asked=50 * MS, ack=int(late_ms * MS))
 
     c = talk(ask, 97, rtt_ns=40 * MS, timestamps=False)
     assert diagnose(c.seen_at("server")[3:]).verdict == verdict
@@ -576,10 +547,7 @@ def test_acks_of_any_lateness_are_no_timer_s_though_a_third_are_as_late_as_linux
     late_ms = [8, 11, 12, 19, 20, 20, 21, 22, 33, 35, 35, 36, 37, 38, 39, 45, 51, 52, 60, 75, 90, 116, 130, 142]
 
     def ask(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST, after_ns=100 * US)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=late_ms[number * 7 % 24] * MS if number else 0)
-        c.server_sends(BODY, after_ns=RELEASE)
+        two_part_reply(c, asked=100 * US, ack=late_ms[number * 7 % 24] * MS if number else 0, last_ack=None)
 
     assert diagnose(talk(ask, 25, rtt_ns=300 * US).seen_at("server")).verdict == "INCONCLUSIVE"
 
@@ -588,7 +556,7 @@ def test_a_neighbour_s_timer_may_fire_late_now_and_then(diagnose):
     """Each third time by 40 ms or more: most waits are as long as Linux's timer makes them, so it is one."""
 
     def ask(c: Conversation, number: int) -> None:
-        reply_in_two(LATE + (0 if number % 3 else 40 + number) * MS, lambda _: RELEASE)(c, number)
+        two_part_reply(c, ack=LATE + (number % 5 + (0 if number % 3 else 40 + number)) * MS)
 
     result = diagnose(talk(ask, 31, rtt_ns=300 * US).seen_at("server"))
     assert (result.verdict, result.summary.stalls) == ("STALL", 30)
@@ -650,11 +618,7 @@ def test_without_timestamps_another_host_of_that_address_tells_nothing(diagnose)
 
 def rare(c: Conversation, number: int, *, stalls: bool, jitter: int) -> None:
     """A reply in two parts; its first ACK is late by the timer, or by as much as the path varies."""
-    c.client_sends(REQUEST)
-    c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=LATE + number % 3 * MS if stalls else 10 * US + jitter)
-    c.server_sends(BODY, after_ns=RELEASE)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=LATE + number % 3 * MS if stalls else 10 * US + jitter)
     c.pause(3 * MS)
 
 
@@ -686,11 +650,7 @@ def test_a_handshake_out_of_order_shows_no_path(diagnose, skew):
 
     def exchange(c: Conversation, number: int) -> None:
         c.pause(60 * MS)
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=100 * US)
-        c.client_acks(after_ns=LATE + number % 3 * MS)
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=LATE + number % 3 * MS)
+        two_part_reply(c, header=100 * US, ack=LATE + number % 3 * MS, last_ack=LATE + number % 3 * MS)
 
     segments = talk(exchange, rtt_ns=MS).seen_at("server")
     stamped = [replace(s, ts_ns=s.ts_ns + (skew if s.sport == 80 else 0)) for s in segments]
@@ -705,10 +665,7 @@ def test_what_an_ack_acknowledges_was_not_released_by_it(diagnose, late):
 
     def exchange(c: Conversation, number: int) -> None:
         c.pause(6 * MS)
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=30 * US)
-        c.client_acks(after_ns=20 * US)
-        c.server_sends(BODY, after_ns=30 * US)
+        two_part_reply(c, header=30 * US, ack=20 * US, body=30 * US, last_ack=None)
 
     def stamped(s: Segment, number: int) -> Segment:
         by = {REQUEST: 110 * US, HEADER: 50 * US}.get(s.length, 0)
@@ -763,11 +720,7 @@ def test_a_peer_next_door_that_shows_one_timer_is_not_far_away(diagnose, rtt, ti
     for c in talks:
         c.handshake(after_ns=4 * US)
         for number in range(12):
-            c.client_sends(REQUEST, after_ns=300 * MS)
-            c.server_sends(HEADER, after_ns=200 * US)
-            c.client_acks(after_ns=(40 + number % 8 if number % 4 else 6 + number) * MS)
-            c.server_sends(BODY, after_ns=RELEASE)
-            c.client_acks(after_ns=10 * US)
+            two_part_reply(c, asked=300 * MS, ack=(40 + number % 8 if number % 4 else 6 + number) * MS)
     assert diagnose(merge(*(c.seen_at("server") for c in talks))).verdict == verdict
 
 
@@ -826,7 +779,7 @@ def test_what_all_acks_take_longer_than_data_is_part_of_their_round_trip(
 
 def test_no_ack_is_under_way_for_longer_than_it_is_late(diagnose):
     """The capture's clock is set forward by a second in the middle: timestamps seem to be late from then on."""
-    segments = talk(reply_in_two(LATE, lambda _: RELEASE), 41, rtt_ns=20 * MS).seen_at("server")
+    segments = talk(reply_in_two(LATE), 41, rtt_ns=20 * MS).seen_at("server")
     half = len(segments) // 2
     later = [replace(s, ts_ns=s.ts_ns + SECOND) for s in segments[half:]]
     result = diagnose(segments[:half] + later)
@@ -856,7 +809,7 @@ def test_data_may_have_been_under_way_as_long_as_acks_were(diagnose, longer_ms, 
 @pytest.mark.parametrize("place", ["client", "server"])
 def test_acks_are_late_on_a_path_longer_than_any_timer(diagnose, place):
     """By satellite: from the trigger to its ACK 620 ms pass at the server."""
-    c = talk(reply_in_two(LATE, lambda _: RELEASE), 20, rtt_ns=580 * MS)
+    c = talk(reply_in_two(LATE), 20, rtt_ns=580 * MS)
     result = diagnose(c.seen_at(place))
     assert (result.verdict, result.summary.stalls) == ("STALL", 19)
     saves = "Held data then leaves up to 622.3 ms sooner; if ACKs are sent at once, up to 42.3 ms."
@@ -864,7 +817,7 @@ def test_acks_are_late_on_a_path_longer_than_any_timer(diagnose, place):
 
 
 def test_near_by_acks_sent_at_once_save_what_the_option_saves(diagnose):
-    c = talk(reply_in_two(LATE, lambda _: RELEASE), 20, rtt_ns=MS)
+    c = talk(reply_in_two(LATE), 20, rtt_ns=MS)
     assert "if ACKs are sent at once" not in diagnose(c.seen_at("server")).summary.remedy
 
 
@@ -909,10 +862,7 @@ def test_the_slowest_few_may_be_the_path_s(diagnose, every, late, varies_ms, ver
 
     def ask(c: Conversation, number: int) -> None:
         c.one_way_ns = 10 * MS + number * 37 % 97 * varies_ms * MS // 97
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=late if number % every == 1 else 10 * US)
-        c.server_sends(BODY, after_ns=RELEASE)
+        two_part_reply(c, ack=late if number % every == 1 else 10 * US, last_ack=None)
 
     c = talk(ask, 61, rtt_ns=20 * MS, timestamps=late == LATE)
     assert diagnose(c.seen_at("server")).verdict == verdict

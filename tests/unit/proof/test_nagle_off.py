@@ -13,9 +13,9 @@ from support.stories import (
     Story,
     nodelay,
     prompt,
-    reply_in_two,
     server_held,
     talk,
+    two_part_reply,
 )
 from support.synthetic import MS, SECOND, US, Conversation, merge
 
@@ -183,7 +183,7 @@ def test_an_option_that_changes_splits_its_connection(diagnose, parts, verdict, 
 def passes_on(c: Conversation, number: int) -> None:
     """A relay with TCP_NODELAY: what comes to it late leaves behind the ACK; most follows 3 ms after the header."""
     if number % 3 == 0:
-        reply_in_two(LATE, lambda number: (150 + number % 7 * 20) * US)(c, number)
+        two_part_reply(c, ack=LATE + number % 5 * MS, body=(150 + number % 7 * 20) * US)
         return
     c.client_sends(REQUEST)
     c.server_sends(HEADER, after_ns=200 * US)
@@ -350,11 +350,7 @@ def test_tcp_nodelay_on_one_connection_of_a_pool(diagnose, others, release, verd
         if number != 1:
             prompt(c, number)
             return
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=release)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, ack=LATE, body=release)
 
     talks = [talk(goes_on, exchanges=4, rtt_ns=2 * MS)]
     talks += [

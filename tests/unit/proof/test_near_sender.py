@@ -6,7 +6,18 @@ from dataclasses import replace
 import pytest
 
 from nagle_lab.diagnosis.result.verdict import WITH_WATCH
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, prompt, reply_in_two, server_held, talk
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    prompt,
+    reply_in_two,
+    server_held,
+    talk,
+    two_part_reply,
+)
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
@@ -36,7 +47,7 @@ def test_pauses_as_long_after_most_early_acks_are_the_program_s(diagnose, paused
     def exchange(c: Conversation, number: int) -> None:
         early = number in (*paused, 23)
         wait, pause = (10 * US, LATE + 2 * MS) if early else (LATE, (130 + number % 7 * 10) * US)
-        reply_in_two(wait, lambda _: 3 * MS if number == 23 else pause)(c, number)
+        two_part_reply(c, ack=wait + number % 5 * MS, body=3 * MS if number == 23 else pause)
 
     result = diagnose(talk(exchange, exchanges=24).segments)
     assert (result.verdict, result.summary.stalls) == (verdict, 0)
@@ -46,18 +57,14 @@ def test_pauses_as_long_after_most_early_acks_are_the_program_s(diagnose, paused
 def test_releases_that_follow_the_ack_late_are_no_pauses(diagnose):
     """A hundred connections in step on a busy machine: it releases a few, and then does something else."""
 
-    def busy(c: Conversation, number: int) -> None:
-        reply_in_two(LATE, lambda number: 60 * US if number < 6 else (1275 + number * 4) * US)(c, number)
-
+    busy = reply_in_two(LATE, lambda number: 60 * US if number < 6 else (1275 + number * 4) * US)
     result = diagnose(talk(busy, exchanges=101).segments)
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
     assert result.quality.unresolved == {"like_a_program": 100}
 
 
 def test_one_prompt_release_among_pauses_is_a_coincidence(diagnose):
-    def pauses(c: Conversation, number: int) -> None:
-        reply_in_two(LATE, lambda number: 20 * US if number == 7 else (3 + number) * MS)(c, number)
-
+    pauses = reply_in_two(LATE, lambda number: 20 * US if number == 7 else (3 + number) * MS)
     result = diagnose(talk(pauses, exchanges=30).segments)
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
     assert result.quality.unresolved == {"coincidence": 1}
@@ -265,8 +272,10 @@ def test_releases_that_waited_for_a_tick_at_the_peer_count_too(diagnose, kinds, 
     behind = {"n": 70 * US, "t": 4 * MS, "p": 15 * MS}
 
     def exchange(c: Conversation, number: int) -> None:
-        story = reply_in_two(LATE, lambda _: behind[kinds[number % len(kinds)]])
-        (story if number >= early else prompt)(c, number)
+        if number < early:
+            prompt(c, number)
+        else:
+            two_part_reply(c, ack=LATE + number % 5 * MS, body=behind[kinds[number % len(kinds)]])
 
     assert diagnose(talk(exchange, exchanges=exchanges).segments).summary.stalls == stalls
 
@@ -310,12 +319,7 @@ def test_a_program_that_waits_on_one_connection_says_nothing_of_another(diagnose
     """On one the kernel holds; on the other the program asks again and again whether all is acknowledged."""
 
     def asks(c: Conversation, after_ns: int) -> None:
-        c.client_sends(REQUEST)
-        c.server_acks(after_ns=3 * US)
-        c.server_sends(HEADER, after_ns=5 * MS)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=after_ns)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, request_ack=3 * US, header=5 * MS, ack=LATE, body=after_ns)
 
     def waits(c: Conversation, number: int) -> None:
         asks(c, (100 + number * 377 % 900) * US)
@@ -331,7 +335,7 @@ def test_a_pause_a_tick_behind_the_ack_is_none_of_those_that_were_held(diagnose)
     """At the peer: on one connection the kernel holds; on another the program writes 1 to 4 ms behind late ACKs."""
 
     def pauses(c: Conversation, number: int) -> None:
-        reply_in_two(LATE, lambda _: (1000 + number * 700 % 3000) * US)(c, 0)
+        two_part_reply(c, ack=LATE, body=(1000 + number * 700 % 3000) * US)
 
     held = talk(server_held, exchanges=30, client=("10.0.0.1", 1)).segments
     result = diagnose(merge(held, talk(pauses, exchanges=6, client=("10.0.0.1", 2)).segments))
@@ -342,9 +346,10 @@ def test_what_was_written_before_the_late_ack_came_is_no_pause_as_long(diagnose)
     """A slow stack: behind early ACKs its data comes 36 ms after the trigger; behind late ones never before 43."""
 
     def exchange(c: Conversation, number: int) -> None:
-        early = number % 8 == 1
-        wait = 10 * US if early else LATE + 1 * MS
-        reply_in_two(wait, lambda n: 36 * MS if early else (150 + n % 7 * 10) * US)(c, 0 if early else number)
+        if number % 8 == 1:
+            two_part_reply(c, ack=10 * US, body=36 * MS)
+        else:
+            two_part_reply(c, ack=LATE + (1 + number % 5) * MS, body=(150 + number % 7 * 10) * US)
 
     result = diagnose(talk(exchange, exchanges=40).segments)
     assert (result.verdict, result.quality.unresolved) == (
@@ -383,11 +388,9 @@ def test_a_pause_exactly_as_long_as_the_timer_is_the_program_s(diagnose, longer,
     c.handshake()
     for number in range(40):
         early = number % 4 == 3
-        c.client_sends(REQUEST)
-        header = c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=10 * US if early else 40 * MS + longer)
-        c.server_sends(BODY, at_ns=header.ts_ns + 40 * MS + RELEASE + (0 if early else longer))
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(
+            c, ack=10 * US if early else 40 * MS + longer, pause=40 * MS + RELEASE + (0 if early else longer)
+        )
         c.pause(5 * MS)
     result = diagnose(c.segments)
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
@@ -540,11 +543,7 @@ def test_a_slow_answer_to_a_syn_makes_no_path_on_loopback(diagnose):
     c = Conversation(client=("127.0.0.1", 50_000), server=("127.0.0.2", 80))
     c.handshake(after_ns=1 * MS)
     for number in range(40):
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=1 * MS)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=80 * US + number * 13 % 40 * 10 * US)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, header=1 * MS, ack=LATE, body=80 * US + number * 13 % 40 * 10 * US)
         c.pause(5 * MS)
     assert diagnose(c.segments).verdict == "INCONCLUSIVE"
 
@@ -616,18 +615,10 @@ def test_where_nothing_tells_how_fast_an_end_is_only_what_no_program_does_is_a_k
     c = Conversation()
     c.handshake(after_ns=20 * US)
     for released_us in early_us:
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=10 * US)
-        c.server_sends(BODY, after_ns=released_us * US)
-        c.client_acks(after_ns=20 * US)
+        two_part_reply(c, ack=10 * US, body=released_us * US, last_ack=20 * US)
         c.pause(5 * MS)
     for number in range(40):
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=LATE + number % 5 * MS)
-        c.server_sends(BODY, after_ns=28 * US + (number * 13 % 40) ** 2 * 30)
-        c.client_acks(after_ns=20 * US)
+        two_part_reply(c, ack=LATE + number % 5 * MS, body=28 * US + (number * 13 % 40) ** 2 * 30, last_ack=20 * US)
         c.pause(5 * MS)
     assert diagnose(c.segments[3:] if begun_late else c.segments).verdict == verdict
 
@@ -664,7 +655,7 @@ def test_few_releases_that_differ_are_no_surer_than_many(diagnose, count):
 
     def exchange(c: Conversation, number: int) -> None:
         if number < count:
-            reply_in_two(LATE, lambda number: releases[-1 - number % 7] * US)(c, number)
+            two_part_reply(c, ack=LATE + number % 5 * MS, body=releases[-1 - number % 7] * US)
         else:
             prompt(c, number)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.stories import BODY, HEADER, REQUEST, prompt, server_held, talk
+from support.stories import BODY, HEADER, REQUEST, prompt, server_held, talk, two_part_reply
 from support.synthetic import MS, US, Conversation, merge
 
 
@@ -31,11 +31,7 @@ def test_a_loss_probe_that_carries_the_held_data_is_no_cork(diagnose):
         c.client_acks(after_ns=10 * US)
 
     def corked(c: Conversation, _: int) -> None:
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=10 * US)
-        c.server_sends(BODY, after_ns=204 * MS)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, ack=10 * US, body=204 * MS)
 
     for story, cause in ((probed, "retransmission"), (corked, "cork")):
         counts = {name: idle_gap.count for name, idle_gap in diagnose(talk(story).segments).idle_gaps.items()}

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import pytest
 
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, talk
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, talk, two_part_reply
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
@@ -395,11 +395,7 @@ def test_what_is_held_on_one_connection_accuses_no_answers_on_another(diagnose):
         c.server_sends(BODY, after_ns=(83 + number % 5) * US)
 
     def held(c: Conversation, number: int) -> None:
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=(5 * MS if number % 4 else 200 * US))
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=(58 + number % 5) * US)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, header=5 * MS if number % 4 else 200 * US, ack=LATE, body=(58 + number % 5) * US)
 
     others = talk(thinks, exchanges=40, client=("10.0.0.1", 50_001))
     result = diagnose(merge(talk(held, exchanges=30).segments, others.segments))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nagle_lab.reports.words.phrases import findings
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk, two_part_reply
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
@@ -197,11 +197,7 @@ def test_data_of_many_other_connections_arrives_by_chance(diagnose):
     c = Conversation(rtt_ns=1_200 * US)
     c.handshake()
     for number in range(13):
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=(LATE if number else 0) + number % 5 * MS)
-        c.server_sends(BODY, after_ns=(50 + number % 7) * US)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, ack=(LATE if number else 0) + number % 5 * MS, body=(50 + number % 7) * US)
     began, others = c.segments[0].ts_ns, []
     for port in range(40):
         other = Conversation(client=("10.0.0.7", 41_000 + port), server=("10.0.0.2", 8080), t0_ns=began)

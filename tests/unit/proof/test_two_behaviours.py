@@ -14,6 +14,7 @@ from support.stories import (
     reply_in_two,
     server_held,
     talk,
+    two_part_reply,
 )
 from support.synthetic import MS, US, Conversation, Segment, merge
 
@@ -23,11 +24,7 @@ THE_SAME = (ONE[0], 50_000)
 
 def pauses_63_ms(c: Conversation, number: int) -> None:
     """TCP_NODELAY, and a pause that ends some 20 ms behind the ACK: as soon as what a client 20 ms away released."""
-    c.client_sends(REQUEST)
-    header = c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=LATE + (number % 5) * MS)
-    c.server_sends(BODY, at_ns=header.ts_ns + 63 * MS)
-    c.client_acks(after_ns=10 * US)
+    two_part_reply(c, ack=LATE + (number % 5) * MS, pause=63 * MS)
 
 
 DOES_NOT_HOLD = (nodelay, pauses_with_nodelay, pauses_a_little_longer_than_the_timer, pauses_63_ms)
@@ -101,11 +98,7 @@ def test_of_many_connections_with_pauses_a_few_end_right_behind_the_ack_by_chanc
 
     def pausing(pause_ms: int) -> Story:
         def exchange(c: Conversation, number: int) -> None:
-            c.client_sends(REQUEST)
-            header = c.server_sends(HEADER, after_ns=200 * US)
-            c.client_acks(after_ns=LATE + number % 3 * MS)
-            c.server_sends(BODY, at_ns=header.ts_ns + max(pause_ms, 61) * MS)
-            c.client_acks(after_ns=10 * US)
+            two_part_reply(c, ack=LATE + number % 3 * MS, pause=max(pause_ms, 61) * MS)
 
         return exchange
 
@@ -155,10 +148,9 @@ def test_what_the_path_explains_of_all_connections_is_no_stall_of_each(diagnose,
 
     def acknowledged(late_ms: int) -> Story:
         def exchange(c: Conversation, number: int) -> None:
-            c.client_sends(REQUEST, after_ns=50 * MS)
-            c.server_sends(HEADER, after_ns=200 * US)
-            c.client_acks(after_ns=(late_ms + number % 3 if late_ms else 0) * MS)
-            c.server_sends(BODY, after_ns=10 * US)
+            two_part_reply(
+                c, asked=50 * MS, ack=(late_ms + number % 3 if late_ms else 0) * MS, body=10 * US, last_ack=None
+            )
 
         return exchange
 
