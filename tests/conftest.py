@@ -15,6 +15,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 from nagle_lab.cli import main as cli
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.result.result import Result
 from support.browser import chromium
 from support.command import Ended
@@ -107,12 +108,15 @@ def engine(request):
 
 @pytest.fixture
 def diagnose(tmp_path):
-    """Analyze segments (:class:`support.synthetic.Segment`), written to a file as :func:`pcap_bytes` does."""
+    """Analyze segments (:class:`support.synthetic.Segment`), written to a file as :func:`pcap_bytes` does.
 
-    def of(segments: list[Segment], **format_) -> Result:
+    Of the connections that are wanted (``only``), as :func:`analyze` has it.
+    """
+
+    def of(segments: list[Segment], only: Wanted | None = None, **format_) -> Result:
         path = tmp_path / "some.pcap"
         path.write_bytes(pcap_bytes(segments, **format_))
-        return analyze(path)
+        return analyze(path, only=only)
 
     return of
 

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_software, what_is_missing
 from nagle_lab.diagnosis.result.idle_gaps import Cause
@@ -15,11 +14,12 @@ from support.stories import (
     full_segment_first,
     nodelay,
     pauses_a_little_longer_than_the_timer,
+    prompt,
     server_held,
     talk,
     thinks_then_one_write,
 )
-from support.synthetic import MS, SECOND, US, Conversation, merge, pcap_bytes
+from support.synthetic import MS, SECOND, US, Conversation, merge
 
 
 def slow_one_write(c: Conversation, _: int) -> None:
@@ -28,27 +28,12 @@ def slow_one_write(c: Conversation, _: int) -> None:
     c.server_sends(HEADER + BODY, after_ns=3 * MS)
 
 
-def acked_at_once(c: Conversation, _: int) -> None:
-    """Two writes, the second behind an ACK that comes at once: held for microseconds."""
-    c.client_sends(REQUEST)
-    c.server_sends(HEADER, after_ns=200 * US)
-    c.client_acks(after_ns=10 * US)
-    c.server_sends(BODY, after_ns=15 * US)
-    c.client_acks(after_ns=10 * US)
-
-
-def diagnosed(tmp_path, segments, **options):
-    path = tmp_path / "some.pcap"
-    path.write_bytes(pcap_bytes(segments))
-    return analyze(path, **options)
-
-
 @pytest.mark.parametrize(
     ("story", "exchanges", "missing"),
     [
         (nodelay, 20, None),
         (pauses_a_little_longer_than_the_timer, 20, None),
-        (acked_at_once, 20, None),
+        (prompt, 20, None),  # the second write is held for microseconds
         (thinks_then_one_write, 20, Missing.SECOND_WRITE),
         (slow_one_write, 20, Missing.SECOND_WRITE),
         (full_segment_first, 20, Missing.SECOND_WRITE),
@@ -56,17 +41,17 @@ def diagnosed(tmp_path, segments, **options):
         (nodelay, 1, Missing.SECOND_EXCHANGE),
     ],
 )
-def test_what_a_run_without_a_stall_lacks(tmp_path, story, exchanges, missing):
-    result = diagnosed(tmp_path, talk(story, exchanges, first=story).segments)
+def test_what_a_run_without_a_stall_lacks(diagnose, story, exchanges, missing):
+    result = diagnose(talk(story, exchanges, first=story).segments)
     assert what_is_missing(result, result.connections) is missing
     own = stricter_for_own_software(result, result.connections, "")
     assert (own.verdict is Verdict.CLEAN) is (missing is None)
     assert own.verdict in (Verdict.CLEAN, Verdict.INCONCLUSIVE)
 
 
-def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(tmp_path):
+def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(diagnose):
     """Late ACKs enough that a capture of them is CLEAN; of one's own software more is asked."""
-    result = diagnosed(tmp_path, talk(nodelay, 5, first=nodelay).segments).concluded(Verdict.CLEAN, "")
+    result = diagnose(talk(nodelay, 5, first=nodelay).segments).concluded(Verdict.CLEAN, "")
     quality = msgspec.structs.replace(result.quality, unresolved={Obstacle.PATH_VARIES: 1})
     own = stricter_for_own_software(msgspec.structs.replace(result, quality=quality), result.connections, "")
     assert (own.verdict, own.reason[:11]) == (Verdict.INCONCLUSIVE, "5 exchanges")
@@ -75,7 +60,7 @@ def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(tmp_path):
 @pytest.mark.parametrize(
     ("connections", "missing"), [(1, None), (20, Missing.SECOND_EXCHANGE)], ids=["one connection", "many"]
 )
-def test_a_stream_without_answers_could_have_stalled_on_one_connection(tmp_path, connections, missing):
+def test_a_stream_without_answers_could_have_stalled_on_one_connection(diagnose, connections, missing):
     """On each of many the first few ACKs are quick."""
     seen = []
     for number in range(connections):
@@ -85,42 +70,40 @@ def test_a_stream_without_answers_could_have_stalled_on_one_connection(tmp_path,
             c.server_sends(60, after_ns=7 * MS)
             c.client_acks(after_ns=30 * US)
         seen.append(c.segments)
-    result = diagnosed(tmp_path, merge(*seen))
+    result = diagnose(merge(*seen))
     assert what_is_missing(result, result.connections) is missing
     assert (stricter_for_own_software(result, result.connections, "").verdict is Verdict.CLEAN) is (missing is None)
 
 
-def test_many_connections_of_one_exchange_could_not_have_stalled(tmp_path):
-
+def test_many_connections_of_one_exchange_could_not_have_stalled(diagnose):
     connections = [talk(nodelay, 1, client=("10.0.0.7", 50_000 + i)).segments for i in range(20)]
-    result = diagnosed(tmp_path, merge(*connections))
+    result = diagnose(merge(*connections))
     assert what_is_missing(result, result.connections) is Missing.SECOND_EXCHANGE
 
 
-def test_loss_is_invalid_and_takes_no_stall_back(tmp_path):
-    clean = diagnosed(tmp_path, talk(nodelay).segments)
+def test_loss_is_invalid_and_takes_no_stall_back(diagnose):
+    clean = diagnose(talk(nodelay).segments)
     lost = stricter_for_own_software(clean, clean.connections, "7 segments were lost")
     assert (lost.verdict, lost.reason) == (Verdict.INVALID, "7 segments were lost")
-    stalled = diagnosed(tmp_path, talk(server_held).segments)
+    stalled = diagnose(talk(server_held).segments)
     assert stricter_for_own_software(stalled, stalled.connections, "7 segments were lost").verdict is Verdict.STALL
 
 
-def test_nothing_recorded_is_no_verdict(tmp_path):
-    result = diagnosed(tmp_path, talk(nodelay).segments)
+def test_nothing_recorded_is_no_verdict(diagnose):
+    result = diagnose(talk(nodelay).segments)
     empty = msgspec.structs.replace(result, source=msgspec.structs.replace(result.source, tcp_packets=0))
     assert stricter_for_own_software(empty, [], "").verdict is Verdict.INCONCLUSIVE
     assert stricter_for_own_software(empty, [], "the kernel sent 9 segments").verdict is Verdict.INVALID
 
 
-def test_unwanted_connections_are_not_judged_and_still_tell_of_their_ends(tmp_path):
+def test_unwanted_connections_are_not_judged_and_still_tell_of_their_ends(diagnose):
     """A stall on one of two connections; only the other is wanted."""
-
     stalls = talk(server_held, client=("10.0.0.7", 50_001), server=("10.0.0.2", 81)).segments
     clean = talk(nodelay, client=("10.0.0.7", 50_002), t0_ns=1_700_000_000 * SECOND + 5 * US).segments
-    whole = diagnosed(tmp_path, merge(stalls, clean))
+    whole = diagnose(merge(stalls, clean))
     assert whole.verdict is Verdict.STALL
     for port, verdict, count in ((50_001, Verdict.STALL, 19), (50_002, Verdict.CLEAN, 0)):
-        part = diagnosed(tmp_path, merge(stalls, clean), only=lambda client, _, port=port: client[1] == port)
+        part = diagnose(merge(stalls, clean), only=lambda client, _, port=port: client[1] == port)
         assert (part.verdict, part.summary.stalls, len(part.stalls)) == (verdict, count, count)
         assert part.summary.exchanges == 20
         assert part.quality.handshakes == whole.quality.handshakes == 2
@@ -128,13 +111,13 @@ def test_unwanted_connections_are_not_judged_and_still_tell_of_their_ends(tmp_pa
         assert part.summary.connections == 2
 
 
-def test_what_a_filter_left_out_shows_no_idle_time_and_is_why_there_is_no_verdict(tmp_path):
+def test_what_a_filter_left_out_shows_no_idle_time_and_is_why_there_is_no_verdict(diagnose):
     stalls = talk(server_held, client=("10.0.0.7", 50_001)).segments
     both = merge(stalls, talk(nodelay, client=("10.0.0.7", 50_002)).segments)
-    part = diagnosed(tmp_path, both, only=lambda client, _: client[1] == 50_002)
+    part = diagnose(both, only=lambda client, _: client[1] == 50_002)
     assert part.verdict is Verdict.CLEAN and Cause.DELAYED_ACK not in part.idle_gaps
-    none = diagnosed(tmp_path, both, only=lambda *_: False)
+    none = diagnose(both, only=lambda *_: False)
     assert none.verdict is Verdict.INCONCLUSIVE and none.reason.startswith("the filter left out all 2 connections: ")
     assert (none.idle_gaps, none.quality.handshakes) == ({}, 2)
-    one = diagnosed(tmp_path, stalls, only=lambda *_: False)
+    one = diagnose(stalls, only=lambda *_: False)
     assert one.reason.startswith("the filter left out the only connection: ")

@@ -20,9 +20,7 @@ from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.phrases import findings
 from support.stories import (
     BODY,
-    HEADER,
     LATE,
-    RELEASE,
     REQUEST,
     client_held,
     nodelay,
@@ -30,6 +28,7 @@ from support.stories import (
     reply_in_two,
     server_held,
     talk,
+    two_part_reply,
 )
 from support.stories import thinks_then_one_write as thinks
 from support.synthetic import MS, US, Conversation, Frame, merge, packet_bytes, pcap_bytes
@@ -58,15 +57,13 @@ def test_a_clean_capture_says_where_the_time_went_and_what_to_do(run, case, caus
 
 
 @pytest.mark.parametrize(("seen_at", "is_told"), [("server", True), ("client", False), ("middle", False)])
-def test_away_from_the_server_its_time_is_not_told_from_that_of_the_path(tmp_path, seen_at, is_told):
+def test_away_from_the_server_its_time_is_not_told_from_that_of_the_path(diagnose, seen_at, is_told):
     def replies_late(c: Conversation, _: int) -> None:
         c.client_sends(REQUEST)
         c.server_sends(BODY, after_ns=60 * MS)
         c.client_acks(after_ns=10 * US)
 
-    path = tmp_path / "c.pcap"
-    path.write_bytes(pcap_bytes(talk(replies_late, rtt_ns=10 * MS).seen_at(seen_at)))
-    words = " ".join(text for _, text in idle_gaps(analyze(path)))
+    words = " ".join(text for _, text in idle_gaps(diagnose(talk(replies_late, rtt_ns=10 * MS).seen_at(seen_at))))
     assert ("not because of TCP: profile it" in words) == is_told
     assert ("capture at the server, which tells" in words) != is_told
 
@@ -78,10 +75,8 @@ def test_where_nothing_can_be_told_no_late_ack_is_said_to_have_had_nothing_to_wa
     assert "nothing waited for" not in words
 
 
-def test_every_cause_has_a_name_and_the_shares_are_of_all_idle_time(tmp_path):
-    path = tmp_path / "c.pcap"
-    path.write_bytes(pcap_bytes(talk(thinks).segments))
-    result = analyze(path)
+def test_every_cause_has_a_name_and_the_shares_are_of_all_idle_time(diagnose):
+    result = diagnose(talk(thinks).segments)
     assert set(result.idle_gaps) <= set(CAUSES)
     rows = dict(idle_gaps(result))
     assert rows["idle gaps"].endswith("% of all idle time")
@@ -90,20 +85,16 @@ def test_every_cause_has_a_name_and_the_shares_are_of_all_idle_time(tmp_path):
     assert f"{longest / total:.0%} of all idle time" in rows["idle gaps"]
 
 
-def test_a_stall_that_explains_all_idle_time_is_not_said_twice(tmp_path):
-    path = tmp_path / "s.pcap"
-    path.write_bytes(pcap_bytes(talk(server_held).segments))
-    assert idle_gaps(analyze(path)) == []
+def test_a_stall_that_explains_all_idle_time_is_not_said_twice(diagnose):
+    assert idle_gaps(diagnose(talk(server_held).segments)) == []
 
 
 @pytest.mark.parametrize(
     ("story", "find", "route"),
     [(server_held, "ss -tlnp 'sport = :80'", "10.0.0.2"), (client_held, "ss -tnp dst 10.0.0.2:80", "10.0.0.1")],
 )
-def test_commands_name_the_holding_process_and_the_route_to_it(tmp_path, story, find, route):
-    path = tmp_path / "s.pcap"
-    path.write_bytes(pcap_bytes(talk(story).segments))
-    result = analyze(path)
+def test_commands_name_the_holding_process_and_the_route_to_it(diagnose, story, find, route):
+    result = diagnose(talk(story).segments)
     which, settings, quick = commands(result, None)
     assert which[1] == [find]
     assert any("setNoDelay(true)" in line for line in settings[1])
@@ -124,10 +115,8 @@ def test_commands_name_the_holding_process_and_the_route_to_it(tmp_path, story, 
         ),
     ],
 )
-def test_a_route_to_paste_says_whom_it_acts_on(tmp_path, ends, says):
-    path = tmp_path / "s.pcap"
-    path.write_bytes(pcap_bytes(talk(server_held, **ends).segments))
-    (*_, (title, (change, undo, *others))) = commands(analyze(path), None)
+def test_a_route_to_paste_says_whom_it_acts_on(diagnose, ends, says):
+    (*_, (title, (change, undo, *others))) = commands(diagnose(talk(server_held, **ends).segments), None)
     assert says in title and undo.startswith("# to undo it: ip route ")
     assert ("route replace table local" in change) is bool(ends)
     assert any("FreeBSD" in line for line in others) is not bool(ends)
@@ -182,16 +171,12 @@ def test_a_process_of_this_host_is_looked_at_by_its_number(tmp_path):
     assert elsewhere[0][1] == ["ss -tlnp 'sport = :80'"]
 
 
-def test_without_a_stall_and_without_idle_gaps_there_is_nothing_to_paste(tmp_path):
-    path = tmp_path / "s.pcap"
-    path.write_bytes(pcap_bytes(talk(nodelay).segments))
-    assert commands(analyze(path), None) == []
+def test_without_a_stall_and_without_idle_gaps_there_is_nothing_to_paste(diagnose):
+    assert commands(diagnose(talk(nodelay).segments), None) == []
 
 
-def test_the_program_that_pauses_is_at_the_end_that_is_not_late(tmp_path):
-    path = tmp_path / "s.pcap"
-    path.write_bytes(pcap_bytes(talk(pauses_a_little_longer_than_the_timer).segments))
-    result = analyze(path)
+def test_the_program_that_pauses_is_at_the_end_that_is_not_late(diagnose):
+    result = diagnose(talk(pauses_a_little_longer_than_the_timer).segments)
     assert result.summary.delayed_acks_by["client"] and not result.summary.delayed_acks_by["server"]
     assert commands(result, None) == [
         (
@@ -302,10 +287,8 @@ def test_a_clean_capture_of_several_connections_names_the_busiest_and_its_softwa
     assert "server 172.27.0.2:8080, nginx: the busiest connection, 26 of 100 exchanges" in " ".join(out.split())
 
 
-def test_without_idle_gaps_nothing_is_next_where_nobody_said_it_is_slow(tmp_path):
-    path = tmp_path / "s.pcap"
-    path.write_bytes(pcap_bytes(talk(nodelay).segments))
-    result = analyze(path)
+def test_without_idle_gaps_nothing_is_next_where_nobody_said_it_is_slow(diagnose):
+    result = diagnose(talk(nodelay).segments)
     assert [name for name, _ in idle_gaps(result)] == ["next"]
     assert idle_gaps(result, slow=False) == []
 
@@ -416,15 +399,11 @@ def test_the_language_of_what_was_traced(changed, named, known_by):
     assert not found or found[1] == known_by
 
 
-def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(tmp_path):
+def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(diagnose):
     """A proxy in front of the server that stalls: its clients wait for both, and it is the server to look at."""
 
     def behind(c: Conversation, _: int) -> None:
-        c.client_sends(REQUEST)
-        c.server_sends(HEADER, after_ns=200 * US)
-        c.client_acks(after_ns=LATE)
-        c.server_sends(BODY, after_ns=RELEASE)
-        c.client_acks(after_ns=10 * US)
+        two_part_reply(c, ack=LATE)
         c.pause(10 * MS)
 
     def in_front(c: Conversation, _: int) -> None:
@@ -436,9 +415,7 @@ def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(tmp_path):
     proxy = "10.0.0.5"
     front = talk(in_front, exchanges=20, client=("10.0.0.1", 50_000), server=(proxy, 80))
     back = talk(behind, exchanges=20, client=(proxy, 50_001), server=("10.0.0.9", 8_000))
-    path = tmp_path / "chain.pcap"
-    path.write_bytes(pcap_bytes(merge(front.segments, back.segments)))
-    step = dict(idle_gaps(analyze(path)))["next"]
+    step = dict(idle_gaps(diagnose(merge(front.segments, back.segments))))["next"]
     assert step.startswith("the other servers may have waited for their own connections to 10.0.0.9:8000")
 
 
@@ -465,10 +442,8 @@ def test_where_packets_do_not_tell_the_lines_ask_the_sender_s_kernel(name, host,
 
 
 @pytest.mark.parametrize(("seen_at", "is_certain"), [("server", True), ("client", False)])
-def test_a_stall_that_is_only_likely_has_a_line_that_asks_the_kernel(tmp_path, seen_at, is_certain):
-    path = tmp_path / "c.pcap"
-    path.write_bytes(pcap_bytes(talk(server_held, rtt_ns=10 * MS).seen_at(seen_at)))
-    result = analyze(path)
+def test_a_stall_that_is_only_likely_has_a_line_that_asks_the_kernel(diagnose, seen_at, is_certain):
+    result = diagnose(talk(server_held, rtt_ns=10 * MS).seen_at(seen_at))
     assert (result.verdict, result.summary.is_certain) == ("STALL", is_certain)
     _, lines = commands(result, None)[0]
     assert lines == ["ss -tlnp 'sport = :80'", *([] if is_certain else ["nagle-lab watch --port 80 --seconds 60"])]
@@ -481,18 +456,16 @@ def test_an_end_of_which_several_things_are_not_known_is_named_once():
     assert end.unresolved == result.quality.unresolved and len(end.unresolved) == 2
 
 
-def test_of_several_servers_the_lines_are_for_the_one_that_the_reason_names(tmp_path):
+def test_of_several_servers_the_lines_are_for_the_one_that_the_reason_names(diagnose):
     """Another one has more left open, but among so many pauses that it hides nothing."""
 
     def seldom_as_a_program(c: Conversation, number: int) -> None:
         late = 130 if number % 30 == 0 else 3_000 + number % 9 * 1_000
-        reply_in_two(LATE, lambda _: late * US)(c, number)
+        two_part_reply(c, ack=LATE + number % 5 * MS, body=late * US)
 
     busy = talk(seldom_as_a_program, exchanges=1_000, client=("10.0.0.9", 50_000), server=("10.0.0.2", 82))
     waits = talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US), server=("10.0.0.3", 81))
-    path = tmp_path / "two.pcap"
-    path.write_bytes(pcap_bytes(merge(busy.segments, waits.segments)))
-    result = analyze(path)
+    result = diagnose(merge(busy.segments, waits.segments))
     assert [str(end) for end in result.summary.undecided_ends] == ["10.0.0.2:82", "10.0.0.3:81"]
     assert result.reason.startswith("10.0.0.3:81: ")
     where, (line, _) = commands(result, None)[0]

@@ -5,11 +5,10 @@ import struct
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
-from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.evidence.excerpt import segments as segments_of
 from nagle_lab.packet.kinds import REASON, kind_name
 from nagle_lab.packet.segment import LAYERS, Kernel
@@ -346,7 +345,7 @@ def test_ppp(decoded):
     assert tally == {}
 
 
-def test_what_is_left_out_is_told_the_most_first(tmp_path):
+def test_what_is_left_out_is_told_the_most_first(diagnose):
     """Kinds of one name added up."""
     frames = (
         [Frame(1, udp(53, bytes(40)))] * 2
@@ -354,9 +353,7 @@ def test_what_is_left_out_is_told_the_most_first(tmp_path):
         + [Frame(1, ethernet(0x0806, bytes(28)))] * 5
     )
     frames += [Frame(1, ethernet(0x88CC, bytes(28))), Frame(1, ipv4(1, bytes(8)))]
-    path = tmp_path / "capture"
-    path.write_bytes(pcap_bytes([*frames, ONE]))
-    quality = analyze(path).quality
+    quality = diagnose([*frames, ONE]).quality
     assert list(quality.not_decoded.items()) == [("ARP", 5), ("UDP", 3), ("ICMP", 1), ("LLDP", 1)]
 
 
@@ -366,16 +363,21 @@ def test_every_kind_has_a_name():
             assert kind_name(kind | reason)
 
 
+HEADS = (b"", ethernet(0x0800, b"\x45\0"), ethernet(0x86DD, b"\x60"), ipv4(6, bytes(160))[:34])
+OTHER_LINK_TYPES = (0, 9, 12, 101, 108, 113, 228, 229, 276, 147)
+
+
 @given(
-    content=st.binary(max_size=200),
-    head=st.sampled_from([b"", ethernet(0x0800, b"\x45\0"), ethernet(0x86DD, b"\x60")]),
-    link_type=st.sampled_from([0, 1, 9, 12, 101, 108, 113, 228, 229, 276, 147]),
+    content=st.binary(min_size=20, max_size=200) | st.binary(max_size=20),
+    begins=st.sampled_from([*((ETHERNET, head) for head in HEADS), *((number, b"") for number in OTHER_LINK_TYPES)]),
 )
-def test_any_bytes_are_a_row_or_counted(decoded, content, head, link_type):
+@example(content=tcp_bytes(ONE), begins=(ETHERNET, HEADS[-1]))
+def test_any_bytes_are_a_row_or_counted(decoded, content, begins):
     """And what is read of a packet does not depend on what lies around it."""
+    link_type, head = begins
     alone = []
     frame = Frame(1, head + content)
     for packets in ([frame], [Frame(0, b"\xff" * 99), frame, Frame(0, bytes(99)), ONE]):
         segments, _ = decoded(packets, link_type, snaplen=128)
-        alone.append([segment._replace(frame=0) for segment in segments if segment.ts == 1])
+        alone.append([replace(segment, frame=0) for segment in segments if segment.ts == 1])
     assert alone[0] == alone[1]

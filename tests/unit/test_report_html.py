@@ -373,10 +373,8 @@ def test_examples_are_read_in_one_pass_and_are_those_read_alone(both, monkeypatc
         assert drawn.row("late ACK").frame == choice.stall.ack_frame
 
 
-def test_sequence_numbers_that_wrap_go_on(tmp_path):
-    path = tmp_path / "wraps.pcap"
-    path.write_bytes(pcap_bytes(talk(server_held, 6).segments))
-    result = analyze(path)
+def test_sequence_numbers_that_wrap_go_on(diagnose):
+    result = diagnose(talk(server_held, 6).segments)
     connection, start = result.connections[0], (1 << 32) - 100
     sent = [Step(i, i, False, 60, "ACK", (start + 60 * i) % (1 << 32), 0) for i in range(4)]
     shown = time_sequence(Excerpt(connection, sent, 1), [])
