@@ -11,6 +11,7 @@ from nagle_lab.capture.pcap import MAGICS, PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import Facts, StoppedError
 from nagle_lab.capture.window import WINDOW_BYTES, Window
+from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
@@ -79,6 +80,21 @@ def followed(
 def plainly(content: bytes, *, exchanges: bool = True) -> dict[str, Any]:
     """What plain Python finds out about a whole file, computed once: several engines and cuts are held against it."""
     return followed(PlainEngine, content, exchanges=exchanges)
+
+
+def found_in(said: dict[str, Any]) -> dict[str, Any]:
+    """What the diagnosis finds in that."""
+    findings = Findings(tables_of(said))
+    return {
+        "stalls": list(findings.stalls.rows()),
+        "connections": list(findings.connections.rows()),
+        "durations": [(dict(of.counts), of.total) for of in (findings.wait, findings.release, findings.ack_timer)],
+        "sums": (findings.sums.whole, findings.sums.by_role),
+        "round trips": [dict(of.counts) for of in findings.sums.round_trip.values()],
+        "idle": findings.idle,
+        "rejected": dict(findings.rejected),
+        "ends": [sorted(map(repr, ends.values())) for ends in (findings.held, findings.delayed)],
+    }
 
 
 def contents_of(said: dict[str, Any], table: str) -> list[dict[Any, Any]]:

@@ -203,4 +203,26 @@ CLEAN = (
     prompt, nodelay, thinks_then_one_write, pauses_with_nodelay, pauses_a_little_longer_than_the_timer,
     full_segment_first, tail_lost, zero_window,
 )  # fmt: skip
-__all__ = ["CLEAN", "MS", "SECOND", "STALLED", "US", "talk"]
+
+
+def of_every_kind(exchanges: int, times: int = 1) -> list[Conversation]:
+    """Conversations side by side, some of each story, between hosts of their own, on paths of 0, 10 and 20 ms."""
+    return [
+        talk(
+            story,
+            exchanges,
+            client=(f"10.0.{i}.1", 40_000),
+            server=(f"10.1.{i}.1", 80),
+            t0_ns=10**18 + i * 777 * US,
+            rtt_ns=i % 3 * 10 * MS,
+        )
+        for i, story in enumerate((STALLED + CLEAN) * times, 1)
+    ]
+
+
+def one_after_the_other() -> list[Conversation]:
+    """A hundred and more connections of one client, of every story, three exchanges each: one begins every 3 ms."""
+    return [
+        talk(story, 3, client=("10.0.0.1", 20_000 + i), t0_ns=10**18 + i * 3 * MS)
+        for i, story in enumerate((STALLED + CLEAN) * 15)
+    ]

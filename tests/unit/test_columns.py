@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nagle_lab.diagnosis import findings
-from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.observed import columns as column_tools
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Columns, Numbers, add_all, is_array, median
@@ -26,8 +25,8 @@ from nagle_lab.tcp.events import DELAYED, IDLE, MS, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
 from nagle_lab.tcp.tables import Table
-from support.engines import followed, tables_of
-from support.stories import CLEAN, STALLED, talk
+from support.engines import followed, found_in
+from support.stories import of_every_kind
 from support.synthetic import merge, pcap_bytes
 
 NUMBERS = st.lists(st.integers(-(1 << 40), 1 << 40), max_size=50)
@@ -372,39 +371,15 @@ def test_what_is_filled_into_connections(changes, first):
 @pytest.fixture(scope="module")
 def everything() -> dict[str, Any]:
     """What is found out about conversations of every kind, at once."""
-    talks = [
-        talk(
-            story,
-            exchanges=15,
-            client=(f"10.0.{i}.1", 40_000),
-            server=(f"10.1.{i}.1", 80),
-            t0_ns=10**18 + i * 777_000,
-            rtt_ns=i % 3 * 10 * MS,
-        )
-        for i, story in enumerate((STALLED + CLEAN) * 2)
-    ]
+    talks = of_every_kind(15, times=2)
     return followed(PlainEngine, pcap_bytes(merge(*(t.seen_at("middle") for t in talks))))
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
 def test_what_a_whole_capture_shows(everything, chunk, monkeypatch):
     """A row at a time and all at once: lists and arrays give the same findings."""
-
-    def found() -> dict[str, Any]:
-        findings = Findings(tables_of(everything))
-        return {
-            "stalls": list(findings.stalls.rows()),
-            "connections": list(findings.connections.rows()),
-            "waits": [dict(of.counts) for of in (findings.wait, findings.release, findings.ack_timer)],
-            "sums": (findings.sums.whole, findings.sums.by_role),
-            "round trips": [dict(of.counts) for of in findings.sums.round_trip.values()],
-            "idle": findings.idle,
-            "rejected": dict(findings.rejected),
-            "ends": [sorted(map(repr, ends.values())) for ends in (findings.held, findings.delayed)],
-        }
-
     monkeypatch.setattr("nagle_lab.tcp.tables.CHUNK", chunk)
-    said = in_both(found)
+    said = in_both(lambda: found_in(everything))
     if chunk == 1 << 16:
         assert len(said["stalls"]) > 100
 

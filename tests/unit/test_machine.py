@@ -8,7 +8,7 @@ from nagle_lab.tcp.connection import Connection
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.machine import Machine
 from support.rows import decoded
-from support.stories import CLEAN, STALLED, talk
+from support.stories import STALLED, one_after_the_other, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 COLUMNS = LAYOUTS["connection"].columns
@@ -71,33 +71,22 @@ def test_a_full_segment_is_learned_of_two_of_a_size(beside, pushed, full):
     assert [row[COLUMNS["full_segment", 1]] for row in made.tables.connection.rows()] == [full]
 
 
-MANY_STORIES = (STALLED + CLEAN) * 15
-
-
-@pytest.fixture(scope="module")
-def many() -> list[Decoded]:
-    """A hundred and more connections, begun one after the other."""
-    talks = [
-        talk(story, exchanges=3, client=("10.0.0.1", 20_000 + i), t0_ns=10**18 + i * 3 * MS)
-        for i, story in enumerate(MANY_STORIES)
-    ]
-    return decoded(merge(*(t.seen_at("server") for t in talks)))
-
-
 def rows(made: Machine, name: str) -> list[tuple]:
     """Rows without the number of their connection."""
     return sorted(row[1:] for row in getattr(made.tables, name).rows())
 
 
-def test_under_pressure_only_what_is_over_is_forgotten_early(many, monkeypatch):
+def test_under_pressure_only_what_is_over_is_forgotten_early(monkeypatch):
     """With more live connections than are kept, closed ones go first: no stall and no exchange is lost."""
+    talks = one_after_the_other()
+    many = decoded(merge(*(t.seen_at("server") for t in talks)))
     whole = followed(many)
     monkeypatch.setattr(machine, "MANY", 60)
     monkeypatch.setattr(machine, "SWEEP", 40)
     pressed = followed(many)
     for made in (whole, pressed):
         made.finish()
-    assert len(rows(whole, "exchange")) == 3 * len(MANY_STORIES)
+    assert len(rows(whole, "exchange")) == 3 * len(talks)
     assert len(rows(whole, "candidate")) > 100
     for name in ("candidate", "exchange", "idle_gap", "delayed_ack"):
         assert rows(pressed, name) == rows(whole, name)

@@ -2,15 +2,13 @@
 
 import struct
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nagle_lab.diagnosis.findings import Findings
-from support.engines import contents_of, followed, plainly, tables_of
-from support.stories import CLEAN, STALLED, talk
+from support.engines import contents_of, followed, found_in, plainly
+from support.stories import CLEAN, STALLED, of_every_kind, one_after_the_other, talk
 from support.synthetic import MS, SECOND, US, Conversation, Packet, merge, pcap_bytes, pcapng_bytes
 
 
@@ -19,18 +17,7 @@ def packets() -> list[Packet]:
     """Fifteen conversations of every kind, interleaved."""
     again = {"exchanges": 3, "client": ("10.0.0.7", 50_000)}
     reused = [talk(STALLED[0], client_isn=7 + i, t0_ns=10**18 + i * SECOND, **again) for i in range(3)]
-    talks = reused + [
-        talk(
-            story,
-            exchanges=6,
-            client=(f"10.0.{i + 1}.1", 40_000),
-            server=(f"10.1.{i}.1", 80),
-            t0_ns=10**18 + i * 777 * US,
-            rtt_ns=i % 3 * 10 * MS,
-        )
-        for i, story in enumerate(STALLED + CLEAN)
-    ]
-    return merge(*(t.seen_at("middle") for t in talks))
+    return merge(*(t.seen_at("middle") for t in [*reused, *of_every_kind(6)]))
 
 
 @pytest.fixture(scope="module", params=[pcap_bytes, pcapng_bytes], ids=["pcap", "pcapng"])
@@ -39,28 +26,13 @@ def capture(request, packets) -> bytes:
     return request.param(packets)
 
 
-def found(said: dict[str, Any]) -> dict[str, Any]:
-    """What the diagnosis makes of what an engine found out."""
-    findings = Findings(tables_of(said))
-    return {
-        "stalls": list(findings.stalls.rows()),
-        "connections": list(findings.connections.rows()),
-        "durations": [(of.counts, of.total) for of in (findings.wait, findings.release, findings.ack_timer)],
-        "sums": (findings.sums.whole, findings.sums.by_role),
-        "round trips": [of.counts for of in findings.sums.round_trip.values()],
-        "idle": findings.idle,
-        "rejected": findings.rejected,
-        "roles": (findings.held.role, findings.delayed.role, dict(findings.held), dict(findings.delayed)),
-    }
-
-
 def test_the_whole_has_stalls_and_clean_connections(engine, capture):
     said = followed(engine, capture)
-    whole = found(said)
+    whole = found_in(said)
     assert len(whole["stalls"]) == 5 * 5 + 3 * 2  # three_writes stalls twice
     assert whole["sums"][0]["exchanges"] == 6 * len(STALLED + CLEAN) + 3 * 3
     assert len(said["exchange"]) == whole["sums"][0]["exchanges"]
-    assert found(followed(engine, capture, exchanges=False)) == whole
+    assert found_in(followed(engine, capture, exchanges=False)) == whole
 
 
 def test_one_packet_at_a_time(engine, capture):
@@ -122,18 +94,12 @@ def test_delays_of_all_kinds_in_windows_of_any_size(engine, delays, jitter, begi
     assert client == bytes((10, 0, 0, 2 if begins == "late" else 1))
 
 
-MANY_STORIES = (STALLED + CLEAN) * 15
-
-
 def test_many_connections_in_many_windows(engine):
-    """A hundred and more connections, begun one after the other: what is known of each stays its own."""
-    talks = [
-        talk(story, exchanges=3, client=("10.0.0.1", 20_000 + i), t0_ns=10**18 + i * 3 * MS)
-        for i, story in enumerate(MANY_STORIES)
-    ]
+    """What is known of each stays its own."""
+    talks = one_after_the_other()
     content = pcap_bytes(merge(*(t.seen_at("server") for t in talks)))
     whole = plainly(content)
-    assert found(whole)["sums"][0]["exchanges"] == 3 * len(MANY_STORIES)
+    assert found_in(whole)["sums"][0]["exchanges"] == 3 * len(talks)
     assert followed(engine, content, window_bytes=4096) == whole
     alone = [plainly(pcap_bytes(t.seen_at("server"))) for t in talks[:12]]
     assert [len(contents_of(said, "candidate")) for said in alone] == [
