@@ -29,12 +29,12 @@ from rich.console import Console
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.records import Interface
+from nagle_lab.capture.take import records
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.cli.live.live_screen import Terminal
 from nagle_lab.cli.live.watch import nearer
-from nagle_lab.diagnosis import record_tap
 from nagle_lab.diagnosis.analysis import Analysis, analyze
-from nagle_lab.diagnosis.result.result import Endpoint
+from nagle_lab.diagnosis.result.result import Endpoint, Result
 from nagle_lab.diagnosis.result.verdict import WITH_WATCH, Verdict
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import inside_stream
@@ -76,10 +76,25 @@ def kept(path: Path, room: int = 1 << 26) -> PacketRing:
     return ring
 
 
-def seen(path: Path, lost: int = 0) -> View:
-    view = judge_snapshot(kept(path).snapshot(), ProgramNames(), lost, lambda _: True)
+def seen(path: Path, lost: int = 0, exchanges: bool = False) -> View:
+    view = judge_snapshot(kept(path).snapshot(), ProgramNames(), lost, lambda _: True, exchanges=exchanges)
     assert view
     return view
+
+
+def drawn(screen: Screen, width: int, height: int) -> str:
+    console = Console(width=width, height=height, file=io.StringIO())
+    console.print(render(screen, width, height))
+    return console.file.getvalue()
+
+
+def said_in(path: Path) -> list[KernelAnswer]:
+    """What the kernel said, in a capture that is in order."""
+    with open_capture(path) as capture:
+        for _ in records(capture):
+            pass
+        assert capture.trouble == []
+        return capture.facts.kernel_answers
 
 
 @pytest.fixture
@@ -126,55 +141,39 @@ def test_a_ring_forgets_whole_pieces_and_knows_which_frame_is_its_first(tmp_path
     ring = kept(path, room=4 << 20)
     assert ring.frames > 100_000 and ring.size <= 4 << 20
     with ring.snapshot() as snapshot, open_capture(snapshot.path, sha256=False) as opened:
-        frames = 0
-        for _ in opened.read(record_tap.RecordTap(_Counting(), None)):  # type: ignore[arg-type]
-            frames = opened.packets
+        frames = sum(1 for _ in records(opened))
         assert snapshot.first > 1 and snapshot.first + frames - 1 <= ring.frames
 
 
-class _Counting:
-    """An engine that only counts."""
-
-    def __init__(self) -> None:
-        from nagle_lab.capture.take import Taker  # noqa: PLC0415
-
-        self._taker = Taker(lambda *_: None)
-
-    def __getattr__(self, name):
-        return getattr(self._taker, name)
+def in_two_periods(folder: Path, first: list[Segment], second: list[Segment]) -> tuple[list[Path], list[Result]]:
+    """The files of a stream, and what each of its two periods shows, of which the first ends with the first file."""
+    paths = [folder / name for name in ("1", "2")]
+    for path, segments in zip(paths, (first, second), strict=True):
+        path.write_bytes(pcap_bytes(segments))
+    analysis, results = Analysis(paths, sha256=False), []
+    for frames in analysis:
+        if frames == len(first) and not results:
+            results.append(analysis.end_period())
+    return paths, [*results, analysis.result()]
 
 
 def test_periods_show_what_their_packets_show(tmp_path, engine, monkeypatch):
     """Two periods of a stream: each as if it began there; frames are counted on, connections begin anew."""
     monkeypatch.setattr("nagle_lab.diagnosis.analysis.make_engine", engine)
-    first, second = talk(server_held, 30), talk(nodelay, 30, client=("10.0.0.9", 50000))
-    paths = [tmp_path / name for name in ("1", "2")]
-    for path, conversation in zip(paths, (first, second), strict=True):
-        path.write_bytes(pcap_bytes(conversation.segments))
-    analysis, results = Analysis(paths, sha256=False), []
-    for frames in analysis:
-        if frames == len(first.segments) and not results:
-            results.append(analysis.end_period())
-    results.append(analysis.result())
+    first, second = talk(server_held, 30).segments, talk(nodelay, 30, client=("10.0.0.9", 50000)).segments
+    paths, results = in_two_periods(tmp_path, first, second)
     alone = [analyze(path) for path in paths]
     assert [result.verdict for result in results] == [Verdict.STALL, Verdict.CLEAN]
     assert [result.summary for result in results] == [result.summary for result in alone]
-    assert [result.source.packets for result in results] == [len(c.segments) for c in (first, second)]
-    assert results[1].connections[0].first_frame == len(first.segments) + 1
+    assert [result.source.packets for result in results] == [len(first), len(second)]
+    assert results[1].connections[0].first_frame == len(first) + 1
 
 
 def test_how_far_apart_hosts_are_is_remembered_from_one_period_to_the_next(tmp_path):
     """Connections of a pool whose client thinks for longer than its ACK timer: one handshake tells, of any."""
     other = Conversation(client=("10.0.0.1", 50_000), t0_ns=1000 * SECOND)
     other.handshake()
-    paths = [tmp_path / name for name in ("1", "2")]
-    for path, segments in zip(paths, (other.segments, of_a_pool(60, 0)), strict=True):
-        path.write_bytes(pcap_bytes(segments))
-    analysis, results = Analysis(paths, sha256=False), []
-    for frames in analysis:
-        if frames == len(other.segments) and not results:
-            results.append(analysis.end_period())
-    results.append(analysis.result())
+    paths, results = in_two_periods(tmp_path, other.segments, of_a_pool(60, 0))
     assert [result.verdict for result in (*results, analyze(paths[1]))] == ["INCONCLUSIVE", "STALL", "INCONCLUSIVE"]
 
 
@@ -232,10 +231,7 @@ def test_the_last_packets_are_judged_by_what_the_kernel_said(tmp_path):
         assert write_packets(view.snapshot.path, view.connections_of(row), out) == row.packets
         again = analyze(out)
         assert (again.verdict, again.summary.grounds) == (row.verdict, grounds)
-        with open_capture(out) as capture:
-            for _ in capture.read(_Counting()):  # type: ignore[arg-type]
-                pass
-            assert len(capture.facts.kernel_answers) == 19, "and what it said of others is not in it"
+        assert len(said_in(out)) == 19, "and what it said of others is not in it"
 
 
 def test_a_row_is_not_sent_to_ask_the_kernel_that_was_asked(tmp_path):
@@ -284,11 +280,9 @@ def test_what_was_said_is_kept_in_the_stream_s_own_byte_order_and_time(tmp_path,
     packet = struct.pack(order + "IIIIIIII", 6, 32, 0, 0, 0, 0, 0, 32)
     ring.pcapng(memoryview(packet), 1, 1, order, interfaces)
     ring.kernel_answers([one])
-    with ring.snapshot() as snapshot, open_capture(snapshot.path) as capture:
-        for _ in capture.read(_Counting()):  # type: ignore[arg-type]
-            pass
-        (told,) = capture.facts.kernel_answers
-    assert told[1:] == one[1:] and capture.trouble == []
+    with ring.snapshot() as snapshot:
+        (told,) = said_in(snapshot.path)
+    assert told[1:] == one[1:]
     assert resolution == 127 or 0 <= one.at - told.at < 1_000
 
 
@@ -340,10 +334,7 @@ def test_the_kernel_is_asked_while_packets_come(tmp_path, monkeypatch):
             stream.pass_on()
             stream.tell_answers()
             clock[0] += inside_stream.QUIET_S / 4
-    with open_capture(tmp_path / "x") as capture:
-        for _ in capture.read(_Counting()):  # type: ignore[arg-type]
-            pass
-        assert capture.facts.kernel_answers == [one] * 5
+    assert said_in(tmp_path / "x") == [one] * 5
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(0, Verdict.CLEAN), (1000, Verdict.INCONCLUSIVE)])
@@ -390,13 +381,12 @@ def test_the_screen_fits_the_terminal(capture, width, height, how):
     screen.single = how == "connections"
     row = screen.row()
     screen.opened = identity(row) if row and how == "opened" else None
-    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=False)
-    console.print(render(screen, width, height))
-    lines = console.file.getvalue().rstrip("\n").split("\n")
+    shown = drawn(screen, width, height)
+    lines = shown.rstrip("\n").split("\n")
     assert len(lines) <= height and max(map(len, lines)) <= width
     assert " LIVE " in lines[0] or height == 1
     if (width, how) == (100, "overview"):
-        assert "STALL" in console.file.getvalue() and "late ACK" in console.file.getvalue()
+        assert "STALL" in shown and "late ACK" in shown
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 140])
@@ -407,9 +397,7 @@ def test_programs_and_ports_are_never_cut(capture, width, single):
     first, second = screen.rows()
     first.process, first.clients = "nagle-lab-8d6b5d7c9f-static-server-1/containerd-shim", "0b679c1d8ac2/ab"
     second.server, second.clients = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535", ""
-    console = Console(width=width, height=30, file=io.StringIO())
-    console.print(render(screen, width, 30))
-    lines = console.file.getvalue().splitlines()
+    lines = drawn(screen, width, 30).splitlines()
     named = next(line for line in lines if line.startswith("containerd-shim :80 "))
     assert (" in nag" in named and "r-1 " in named) or single or width == 80
     assert " ab" in named and (not single or "ab 10.0.0.1:40000" in named)
@@ -422,9 +410,8 @@ def test_a_narrow_terminal_has_the_port_whole_and_says_what_is_counted(capture):
     for row in screen.rows():
         row.process, row.where = "python3", "3 addresses"
     for width, heads in ((60, "lost ms/s wait ms share"), (120, "lost ms/s stalls/s wait ms share")):
-        console = Console(width=width, height=20, file=io.StringIO())
-        console.print(render(screen, width, 20))
-        assert "python3 :80 " in console.file.getvalue() and heads in console.file.getvalue()
+        shown = drawn(screen, width, 20)
+        assert "python3 :80 " in shown and heads in shown
 
 
 @pytest.fixture
@@ -589,7 +576,7 @@ def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
     packets = two_servers()
     half.write_bytes(pcap_bytes(packets[: len(packets) // 2]))
     for path, settled_s in ((half, 0.1), (capture, 0.0)):
-        view = judge_snapshot(kept(path).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
+        view = seen(path, exchanges=True)
         findings.take(view)
         made.take(view, findings.new, ProgramNames(), settled_s)
     made.count(12, 3)
@@ -604,7 +591,7 @@ def test_metrics_count_each_stall_and_exchange_once(capture, tmp_path, metrics):
 def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
     made, address = metrics
     monkeypatch.setattr("nagle_lab.live.watch.metrics.MOST_LABELS", 1)
-    view = judge_snapshot(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True)
+    view = seen(capture, exchanges=True)
     made.take(view, {}, ProgramNames(), 0.0)
     labels = {key[1:] for key in served(address) if key[0] == "nagle_lab_exchanges_total"}
     assert labels == {("80", "", "server"), ("0", "other", "")}
@@ -612,10 +599,7 @@ def test_metrics_have_so_many_labels_and_no_more(capture, metrics, monkeypatch):
 
 def test_rules_and_dashboard_name_metrics_that_there_are(metrics, capture):
     made, address = metrics
-    findings, view = (
-        LiveFindings(),
-        judge_snapshot(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True, exchanges=True),
-    )
+    findings, view = LiveFindings(), seen(capture, exchanges=True)
     findings.take(view)
     made.take(view, findings.new, ProgramNames(), 0.0)
     there = {key[0] for key in served(address)}
@@ -721,16 +705,14 @@ def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypat
     assert view
     row = next(row for row in view.rows if row.stalls)
     screen = Screen("all interfaces", 30.0, view=view, opened=identity(row))
-    console = Console(width=120, height=40, file=io.StringIO())
-    console.print(render(screen, 120, 40))
     (named,) = (one for one in names.processes(view.result.connections) if one.role == "server")
-    facts = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    facts = [" ".join(line.split()) for line in drawn(screen, 120, 40).splitlines()]
     assert f"server {named.command} {named.pid} {row.server}" == "server web/nginx 19980 10.0.0.2:80"
     assert "server web/nginx 19980 10.0.0.2:80" in facts and "client 10.0.0.1" in facts
 
 
-@pytest.mark.parametrize(("count", "shown"), [(60, range(60, 61)), (190, range(70, 100)), (115, range(101, 116))])
-def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch, count, shown):
+@pytest.mark.parametrize(("count", "kept"), [(60, range(60, 61)), (190, range(70, 100)), (115, range(101, 116))])
+def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch, count, kept):
     """And the screen says so; what comes after a hundred waits until it is enough to show."""
     monkeypatch.setattr("nagle_lab.live.watch.view.MOST_CONNECTIONS", 100)
     monkeypatch.setattr("nagle_lab.diagnosis.analysis.open_capture", partial(open_capture, window_bytes=4_000))
@@ -738,11 +720,9 @@ def test_of_too_many_connections_a_view_has_the_last_ones(tmp_path, monkeypatch,
     path.write_bytes(b"".join(crowd(count)))
     with Snapshot(iter([path.read_bytes()]), 1) as snapshot:
         view = judge_snapshot(snapshot, ProgramNames(), 0, lambda _: True)
-    assert view and len(view.result.connections) in shown and view.is_cut is (count > 100)
-    console = Console(width=120, height=40, file=io.StringIO())
-    console.print(render(Screen("all interfaces", 30.0, view=view), 120, 40))
-    says = f"of too many connections the last {len(view.result.connections)}" in console.file.getvalue()
-    assert says is view.is_cut
+    assert view and len(view.result.connections) in kept and view.is_cut is (count > 100)
+    shown = drawn(Screen("all interfaces", 30.0, view=view), 120, 40)
+    assert (f"of too many connections the last {len(view.result.connections)}" in shown) is view.is_cut
 
 
 def test_of_too_many_servers_the_rest_is_one_row(tmp_path, monkeypatch):
@@ -846,7 +826,7 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
 
 def test_a_view_with_many_stalls_keeps_none_of_them_one_by_one(capture):
     """Two thirds of the memory of `watch` were rows of stalls, each made an object."""
-    findings, view = LiveFindings(), judge_snapshot(kept(capture).snapshot(), ProgramNames(), 0, lambda _: True)
+    findings, view = LiveFindings(), seen(capture)
     findings.take(view)
     stalls = analyze(capture).stalls
     by_connection = Counter((stall.connection, stall.held_by.role) for stall in stalls)
