@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.guarded import server
+from support.repository import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 ACTION = REPOSITORY / ".github" / "actions" / "guard"
 # In place of set-up: the nagle-lab that is tested.
 SET_UP = """#!/bin/sh

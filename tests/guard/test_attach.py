@@ -16,6 +16,7 @@ from support.command import in_process
 from support.guarded import GUARD
 from support.living import PORT, stalling
 from support.namespaces import is_recorded, sent
+from support.repository import STALLED
 from support.waiting import unread, within
 
 pytestmark = pytest.mark.usefixtures("may_record")
@@ -78,7 +79,6 @@ def test_an_interface_that_is_not_there():
 @pytest.mark.parametrize("writer", ["ends", "goes on"])
 def test_ctrl_c_on_a_pipe_still_reports(tmp_path, writer):
     """`tcpdump -w - | nagle-lab analyze -`: the terminal interrupts both, and one of them may not care."""
-    capture = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
     # All but the end of the last packet, and then it waits: what a reader sees of a recorder that is cut off.
     program = "import sys, time; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read()[:-9]); sys.stdout.flush()\n"
     program += "try: print('written', file=sys.stderr, flush=True); time.sleep(30)\nexcept KeyboardInterrupt: pass\n"
@@ -86,7 +86,7 @@ def test_ctrl_c_on_a_pipe_still_reports(tmp_path, writer):
         program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + program
     with (
         subprocess.Popen(
-            [sys.executable, "-c", program, str(capture)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [sys.executable, "-c", program, str(STALLED)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             process_group=0,
         ) as recorder,
         subprocess.Popen(

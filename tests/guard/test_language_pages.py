@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from support.guarded import guard
+from support.repository import REPOSITORY
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = REPOSITORY / "docs"
 _FILE = re.compile(
     r"`([\w/]+\.[\w.]+)`[^\n]*:\n\n```(?:python|js|go|rust|java)\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )

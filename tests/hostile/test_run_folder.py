@@ -25,10 +25,10 @@ from nagle_lab.runs import run as runs
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge_run, store
 from support.files import rewrite
+from support.repository import CAPTURES, REFERENCE
 from support.run_folders import change, reseal, write
 
-CAPTURES = Path(__file__).parents[2] / "captures"
-DIRECT = CAPTURES / "reference" / "nginx-static-nodelay-off"
+DIRECT = REFERENCE / "nginx-static-nodelay-off"
 PROXIED = CAPTURES / "workshop" / "redis-proxy-nginx-nagle"
 
 

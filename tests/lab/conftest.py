@@ -16,9 +16,10 @@ from lab.recording import left_on_engine
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.containers.docker import engine_version
+from support.repository import REPOSITORY
 from support.turns import by_turns, unit_of
 
-LOCKS = Path(__file__).parents[2] / ".cache"
+LOCKS = REPOSITORY / ".cache"
 QUIET_AT_ONCE = 3
 
 

@@ -22,10 +22,10 @@ from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.run import Run
 from nagle_lab.runs.witnesses import Counters
 from support.command import in_process
+from support.repository import REPOSITORY
 from support.schemas import check
 from support.waiting import within
 
-REPOSITORY = Path(__file__).parents[2]
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
 DRIVER = Path(__file__).with_name("driver.py")
 

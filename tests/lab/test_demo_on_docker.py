@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lab.recording import REPOSITORY
+
+from support.repository import REPOSITORY
 
 COMMAND = [REPOSITORY / ".venv" / "bin" / "nagle-lab", "demo", "--answers", "good", "--scenario", "nginx-static"]
 

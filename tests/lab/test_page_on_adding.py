@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from support.repository import REPOSITORY
 from support.tree import copied, run_in
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-scenario.md").read_text()
+PAGE = (REPOSITORY / "docs" / "adding-a-scenario.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 VARIANTS = re.findall(r"^\[variants\.(\S+)\]$", BLOCKS[0], re.MULTILINE)
 

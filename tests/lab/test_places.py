@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lab.recording import REPOSITORY, assert_never_wrong, docker, undisturbed, well_recorded
+from lab.recording import assert_never_wrong, docker, undisturbed, well_recorded
 
+from support.repository import REPOSITORY
 from support.rights import AS_ROOT, mount_refused, sudo_refused
 
 pytestmark = pytest.mark.long

@@ -3,7 +3,9 @@
 import subprocess
 
 import pytest
-from lab.recording import REPOSITORY, assert_recorded_as_published, left_on_engine, newest, undisturbed
+from lab.recording import assert_recorded_as_published, left_on_engine, newest, undisturbed
+
+from support.repository import CAPTURES, REPOSITORY
 
 pytestmark = [pytest.mark.quiet, pytest.mark.long]
 
@@ -17,6 +19,6 @@ def test_the_readme_commands(variant, verdict):
     assert f" {verdict} " in done.stdout
     assert f"as expected   {verdict}" in done.stdout
     assert (" trigger\n" in done.stdout) is (verdict == "STALL")
-    runs = REPOSITORY / "captures" / "runs"
+    runs = CAPTURES / "runs"
     assert_recorded_as_published(newest(runs, variant), variant, verdict)
     assert left_on_engine(runs) == []

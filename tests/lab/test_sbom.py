@@ -6,9 +6,9 @@ import subprocess
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.docker import image_details
 from nagle_lab.lab.containers.images import image_names, ready_images
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from supply_chain import packages, sbom
+from support.repository import REPOSITORY
 from support.supply import check_bill
 
 

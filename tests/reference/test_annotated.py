@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
+from support.repository import REPOSITORY, STALLED
 from support.stories import client_held, nodelay, server_held, talk, three_writes
 from support.synthetic import (
     ETHERNET,
@@ -31,8 +32,6 @@ from support.synthetic import (
 )
 
 pytestmark = [pytest.mark.usefixtures("tshark"), pytest.mark.long]
-ROOT = Path(__file__).parents[2]
-STALLED = ROOT / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
 TALK = talk(server_held, 6).segments
 OTHER = talk(client_held, 6, client=("fd00::1", 5), server=("fd00::2", 80)).segments
 BOTH = merge(TALK, [replace(segment, interface=1) for segment in OTHER])
@@ -162,7 +161,7 @@ def test_real_captures(run, tmp_path):
 
 
 def test_the_page_shows_what_tshark_prints(run, tmp_path):
-    page = (ROOT / "docs" / "views.md").read_text()
+    page = (REPOSITORY / "docs" / "views.md").read_text()
     where = re.search(r"tshark -r proof.pcapng -Y '(.+?)'", page)
     assert where
     run("annotate", STALLED, "-o", tmp_path / "proof.pcapng")

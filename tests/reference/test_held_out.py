@@ -1,14 +1,14 @@
 """Captures by somebody who had not read the rules of the proof: right, honestly unsure, or a known fault."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze, analyze_same_traffic
 from nagle_lab.diagnosis.result.verdict import Verdict
+from support.repository import CAPTURES
 
-FOLDER = Path(__file__).parents[2] / "captures" / "held-out"
+FOLDER = CAPTURES / "held-out"
 TRUTHS = json.loads((FOLDER / "truth.json").read_text())
 FAULTS = json.loads((FOLDER / "faults.json").read_text())
 

@@ -8,9 +8,8 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import Analysis
 from support.engines import ENGINES
-from support.tree import REPOSITORY
+from support.repository import CAPTURES, REPOSITORY
 
-CAPTURES = REPOSITORY / "captures"
 STALLED = "reference/nginx-static-nodelay-off/server.pcap"
 CURED = "reference/nginx-static-nodelay-on/server.pcap"
 SET_LATE = "families/nodelay-set-late-rtt-10/server.pcap.gz"

@@ -1,16 +1,15 @@
 """The committed runs of the lab: what is in captures/reference must be found again, byte for byte."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.runs.run import judge_run
+from support.repository import REFERENCE
 from support.schemas import check
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 RUNS = sorted(p.parent for p in REFERENCE.glob("*/manifest.json"))
 CAPTURES = sorted(REFERENCE.glob("*/*.pcap"))
 

@@ -15,9 +15,9 @@ from nagle_lab.reports.html.overview import comparison_page
 from nagle_lab.reports.html.page import report_page
 from support import hostile
 from support.browser import Page
+from support.repository import REFERENCE
 from support.run_folders import shown_at
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 STALLED = REFERENCE / "nginx-static-nodelay-off"
 WIDE, PHONE = (1200, 800), (390, 800)
 TEXTS = "[...document.querySelectorAll('svg text')].filter((t) => t.getClientRects().length && t.textContent)"

@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from support.repository import REFERENCE, REPOSITORY, STALLED
 from support.stories import client_held, talk
 from support.synthetic import pcapng_bytes
 
-CAPTURES = REPOSITORY / "captures"
-STALLED = CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap"
-CLEAN = CAPTURES / "reference" / "nginx-static-nodelay-on" / "server.pcap"
+CLEAN = REFERENCE / "nginx-static-nodelay-on" / "server.pcap"
 FOREVER = 60  # seconds: Python takes 5 to start on a machine that has nothing else to do
 PARTS = ("worker.js", "pyodide.js", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip", "nagle_lab.zip")
 PAGE = ("drop.html", "site.css", "site.js", "icon.svg")

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from support.repository import REPOSITORY
 from support.site import SITE, load_model, module, predicted, sources
 
 SWEEPS = (REPOSITORY / "docs" / "sweeps.md").read_text()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support.rights import AS_ROOT, NOBODY, REPOSITORY, mount_refused, reachable
+from support.repository import REPOSITORY, STALLED
+from support.rights import AS_ROOT, NOBODY, mount_refused, reachable
 
-CAPTURE = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
 PROGRAM = "from nagle_lab.cli.main import main; main()"
 LOOK = (  # what the process that analyses is, and what it can reach
     "import socket; s = dict(line.split(':\\t', 1) for line in open('/proc/self/status') if ':\\t' in line);"
@@ -78,7 +78,7 @@ def test_who_analyses_here_can_do_nothing_else(tmp_path):
 @pytest.mark.parametrize("options", [["--json"], []], ids=["json", "text"])
 def test_a_capture_is_diagnosed_without_privilege_network_or_disk(options):
     """The same bytes as with rights."""
-    arguments = ["-c", PROGRAM, "analyze", str(CAPTURE), *options]
+    arguments = ["-c", PROGRAM, "analyze", str(STALLED), *options]
     plain = subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
     assert b"STALL" in plain.stdout
     done = confined(*arguments)
@@ -91,7 +91,7 @@ def test_a_report_needs_no_more_than_one_folder(tmp_path):
     with tempfile.TemporaryDirectory() as name:  # that another user can reach
         out = Path(name)
         out.chmod(0o777)
-        arguments = ["-c", PROGRAM, "analyze", str(CAPTURE), "--html"]
+        arguments = ["-c", PROGRAM, "analyze", str(STALLED), "--html"]
         subprocess.run([sys.executable, *arguments, tmp_path / "plain.html"], capture_output=True, check=True)
         done = confined(*arguments, str(out / "report.html"), out=out)
         assert (done.returncode, done.stderr) == (0, b"")

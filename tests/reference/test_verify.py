@@ -3,19 +3,17 @@
 import os
 import struct
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence import tshark as dissect
 from nagle_lab.evidence.tshark import verify
+from support.repository import REFERENCE, STALLED
 from support.stories import server_held, talk
 from support.synthetic import Frame, Segment, packet_bytes, pcap_bytes, pcapng_bytes
 
 pytestmark = [pytest.mark.usefixtures("tshark"), pytest.mark.long]
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
-STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
 TALK = talk(server_held, 3).segments
 DATA = next(segment for segment in TALK if segment.length)
 

@@ -9,19 +9,18 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.evidence.annotation import annotate
+from support.repository import REPOSITORY, STALLED
 from support.stories import client_held, server_held, talk
 from support.synthetic import merge, pcap_bytes
 
-REPOSITORY = Path(__file__).parents[2]
 SCRIPT = REPOSITORY / "docs" / "wireshark" / "nagle-lab.lua"
-NGINX = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
 FIELDS = ("frame.number", "nagle.stall", "nagle.part", "nagle.hold_ms", "nagle.role")
 
 
 @pytest.fixture(params=["server and client hold", "nginx"])
 def stalled(request, tmp_path) -> Path:
     if request.param == "nginx":
-        return NGINX
+        return STALLED
     path = tmp_path / "x.pcap"
     other = talk(client_held, client=("10.0.0.9", 50000), server=("10.0.0.3", 81))
     path.write_bytes(pcap_bytes(merge(talk(server_held).segments, other.segments)))
@@ -103,8 +102,8 @@ def test_the_profile_shows_the_fields_as_columns(tshark, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))  # a .wireshark there would come first
     profiles = tmp_path / "config" / "wireshark" / "profiles"
     shutil.copytree(SCRIPT.parent / "nagle-lab", profiles / "nagle-lab")
-    result, out = analyze(NGINX), tmp_path / "out.pcapng"
-    annotate([NGINX], result, out)
+    result, out = analyze(STALLED), tmp_path / "out.pcapng"
+    annotate([STALLED], result, out)
     stall = result.stalls[0]
     line = run(tshark, out, "-C", "nagle-lab", "-Y", f"frame.number == {stall.release_frame}")
     assert re.search(rf"^ *{stall.release_frame} .* 1 release {stall.wait_ms:g} server \d+ ", line), line

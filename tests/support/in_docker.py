@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.namespaces import LISTEN, sockets
+from support.repository import REPOSITORY
 from support.waiting import within
 
 PERL = r"""
@@ -28,7 +29,6 @@ while (1) {
 }
 """
 IMAGE = "nagle-lab/base:latest"
-REPOSITORY = Path(__file__).parents[2]
 
 
 def docker(*arguments: object) -> str:

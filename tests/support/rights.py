@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from support.repository import REPOSITORY
+
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
-REPOSITORY = Path(__file__).parents[2]
 NOBODY = "65534"
 CAP_SYS_ADMIN = 1 << 21  # what mount(2) and unshare(2) ask for; root in an ordinary container has not got it
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from support.browser import Page
+from support.repository import REPOSITORY
 
 SITE = REPOSITORY / "site"
 FOLDERS = [SITE, REPOSITORY / "maintenance" / "recorder", REPOSITORY / "maintenance" / "stacks"]

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
+from support.repository import REPOSITORY
+
 # What is made here and left out. __pycache__ is copied: Python tells by the size and the time of a module's source
 # whether what it compiled is current, copying keeps both, and so the copy need not be compiled again.
 _MADE = shutil.ignore_patterns("*.egg-info", "build", "dist")

@@ -16,8 +16,8 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.evidence.excerpt import segments
 from nagle_lab.packet.segment import SYN
 from recorder.holds import LATE, MS, holds_of
+from support.repository import CAPTURES, REFERENCE
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 SOON, NEVER = 4 * MS, 2**62  # what the families call late, and where no end ever delays an ACK
 
 
@@ -155,7 +155,7 @@ def tolerated(least: int, most: int) -> tuple[int, int]:
 def references() -> list[Labelled]:
     """Every capture of captures/reference."""
     found = []
-    for file in sorted((CAPTURES / "reference").glob("*/manifest.json")):
+    for file in sorted(REFERENCE.glob("*/manifest.json")):
         manifest = json.loads(file.read_text())
         expected, requests = manifest["expected"], int(manifest["parameters"]["REQUESTS"])
         found += [

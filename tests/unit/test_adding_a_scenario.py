@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY, Scenario
+from nagle_lab.lab.scenarios.scenario import Scenario
 from nagle_lab.lab.scenarios.scenario_file import load_scenario
+from support.repository import REPOSITORY
 from support.tree import copied, run_in
 
 pytestmark = pytest.mark.long

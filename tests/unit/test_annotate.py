@@ -13,11 +13,10 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence import annotation
 from nagle_lab.evidence.annotation import annotate, comments, frame_filter
 from support.files import rewrite
+from support.repository import STALLED
 from support.stories import nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes, pcapng_bytes
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
-STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
 TALK = talk(server_held, 4).segments
 
 

@@ -8,13 +8,13 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from support.repository import REPOSITORY
+
 SCRIPT = REPOSITORY / "ci" / "nagle-regression.sh"
 WORKFLOWS = REPOSITORY / ".github" / "workflows"
 # Each run takes the next line of the file named after its variant: an exit code, and "result" where it prints one.

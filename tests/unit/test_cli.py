@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -19,11 +18,10 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports.screens.terminal import console, show_capture
+from support.repository import REFERENCE, STALLED
 from support.stories import behind_small, client_held, nodelay, server_held, talk
 from support.synthetic import MS, pcap_bytes
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
-STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
 CLEAN = REFERENCE / "nginx-static-nodelay-on" / "server.pcap"
 
 

@@ -21,12 +21,12 @@ from nagle_lab.errors import Exit
 from nagle_lab.runs.run import judge_run
 from support.engines import followed, plainly
 from support.files import rewrite
+from support.repository import CAPTURES, REFERENCE
 from support.rows import read as read_all
 from support.run_folders import reseal
 from support.stories import nodelay, prompt, server_held, talk
 from support.synthetic import MS, Frame, Interface, Segment, pcap_bytes, pcapng_bytes
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 SECOND = 1_000_000_000
 
 
@@ -359,7 +359,7 @@ def test_a_run_of_the_lab_in_which_the_clock_is_set(
     tmp_path: Path, variant: str, step_s: int, verdict: str, code: Exit
 ):
     """Both captures see the step, at one time."""
-    folder = shutil.copytree(CAPTURES / "reference" / f"nginx-static-{variant}", tmp_path / "run")
+    folder = shutil.copytree(REFERENCE / f"nginx-static-{variant}", tmp_path / "run")
     at = times((folder / "server.pcap").read_bytes())
     for name in ("server.pcap", "client.pcap"):
         changed = stepped((folder / name).read_bytes(), step_s * SECOND, at[len(at) // 2])

@@ -13,12 +13,12 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import QUANTITIES, Subject, compare, compared, gain
 from nagle_lab.reports.experiments.comparison import show_comparison
+from support.repository import REFERENCE
 from support.run_folders import change
 from support.schemas import check
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 OFF, ON = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 QUANTITY = {quantity.name: quantity for quantity in QUANTITIES}
 

@@ -3,11 +3,12 @@
 import ast
 import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
-FILE = Path(__file__).parents[2] / "maintenance" / "conditions.py"
+from support.repository import REPOSITORY
+
+FILE = REPOSITORY / "maintenance" / "conditions.py"
 SOURCE = """
 def which(n: int) -> str:
     if n > 1 and not n > 5:

@@ -36,9 +36,9 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.excerpt import Step, packets_of
 from nagle_lab.evidence.ladder import ladder
 from nagle_lab.experiments.trials import TrialOutcome
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.scenario_file import scenarios
 from support.command import in_process
+from support.repository import REPOSITORY
 
 TOLD = workshop()
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")

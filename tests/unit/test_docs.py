@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from support.command import Ended, in_process
+from support.repository import REPOSITORY
 
 _spec = importlib.util.spec_from_file_location("refresh", REPOSITORY / "docs" / "refresh.py")
 assert _spec and _spec.loader

@@ -19,11 +19,11 @@ from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.files.junit import Case, Suite, junit, suites_of_matrix
 from nagle_lab.reports.files.markdown import escaped
 from nagle_lab.runs.run import judge_run
+from support.repository import REFERENCE
 from support.run_folders import change
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 OFF, ON = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "support" / "junit.xsd"))
 HOSTILE = "=cmd|' /C calc'!A0\x1b[31m\x00<b>&\"]]>\ufffe\ud800\n@you`x` 🐢"

@@ -14,10 +14,10 @@ from nagle_lab.fleet.schedule import run
 from nagle_lab.fleet.schema import TABLES, columns_of
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.workers import workers_of
+from support.repository import CAPTURES
 from support.stalls import stalled
 from support.synthetic import SECOND, Conversation, pcap_bytes
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 DAY = 86_400 * SECOND
 T0 = 1_700_000_000 * SECOND  # 2023-11-14 22:13:20
 

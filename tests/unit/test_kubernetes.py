@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator
 
 from nagle_lab.live.watch.pods import _TCPDUMP, RIGHTS
 from support.api_server import api_server
+from support.repository import REPOSITORY
 from support.stories import server_held, talk
 from support.synthetic import pcap_bytes
 
-REPOSITORY = Path(__file__).parents[2]
 WATCH = REPOSITORY / "docs" / "watch"
 PAGES = [REPOSITORY / "docs" / name for name in ("capturing.md", "watch.md")]
 SCHEMA = json.loads((REPOSITORY / "tests" / "support" / "kubernetes-container.schema.json").read_text())

@@ -6,8 +6,9 @@ import pytest
 
 from nagle_lab.lab.containers import images
 from nagle_lab.lab.containers.images import _locked, image_names, image_tag
-from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab
+from nagle_lab.lab.scenarios.scenario import Lab
 from nagle_lab.lab.scenarios.scenario_file import load_scenario
+from support.repository import REPOSITORY
 
 SIDECAR = "scenarios/shared/sidecar"
 

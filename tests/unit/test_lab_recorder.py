@@ -10,9 +10,9 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.lab.recorder import Recorder
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.witnesses import parse_counters
 from nagle_lab.runs.witnesses import CaptureNumbers
+from support.repository import REPOSITORY
 from support.waiting import within
 
 # First asked for its counts it has seen nothing. Then come 100 packets of one byte; the last 40 arrive only 0.4 s

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.guard.tracing import strace_command
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.lab.tracer import traced_service
+from support.repository import REPOSITORY
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from support.repository import REPOSITORY
+
 FAKE = """#!/usr/bin/env bash
 if [[ $1 == list ]]; then
   case $2 in nginx-static) echo nodelay-off nodelay-on ;; redis-proxy) echo stalled fixed ;; *) exit 2 ;; esac

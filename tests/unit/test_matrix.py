@@ -4,7 +4,6 @@ import io
 import json
 import math
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -22,8 +21,8 @@ from nagle_lab.reports.experiments.matrix import claim_in_words, heading, markdo
 from nagle_lab.reports.words.numbers import delayed_acks, number, share
 from nagle_lab.runs.figures import MEASURES, Figures, figures_of, medians
 from nagle_lab.runs.run import judge_run
+from support.repository import REFERENCE
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 FIGURES = Figures(1.0, 43.2, 47.9, 2358.0, 42.4, 42.0, 48.0, 5.7, 1.4, 900, 900)
 CLEAN = Figures(0.0, None, None, 31188.0, 3.2, 3.0, 9.0, 4.8, 1.33, 0, 0)
 

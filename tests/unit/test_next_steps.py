@@ -18,6 +18,7 @@ from nagle_lab.reports.screens.guard import language
 from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.phrases import findings
+from support.repository import CAPTURES, REFERENCE, STALLED
 from support.stories import (
     BODY,
     LATE,
@@ -33,7 +34,6 @@ from support.stories import (
 from support.stories import thinks_then_one_write as thinks
 from support.synthetic import MS, US, Conversation, Frame, merge, packet_bytes, pcap_bytes
 
-CAPTURES = Path(__file__).parents[2] / "captures"
 LOOKALIKES = CAPTURES / "lookalikes"
 
 
@@ -125,7 +125,7 @@ def test_a_route_to_paste_says_whom_it_acts_on(diagnose, ends, says):
 @pytest.mark.parametrize("width", [80, 100, 140])
 @pytest.mark.parametrize(
     "path",
-    [*(CAPTURES / "reference").glob("*/*.pcap"), LOOKALIKES / "think-40" / "server.pcap.gz", "loopback", "ipv6"],
+    [*REFERENCE.glob("*/*.pcap"), LOOKALIKES / "think-40" / "server.pcap.gz", "loopback", "ipv6"],
     ids=lambda path: path if isinstance(path, str) else f"{path.parent.name}-{path.name}",
 )
 def test_a_shell_takes_the_whole_block(tmp_path, path, width):
@@ -283,7 +283,7 @@ def test_a_clean_capture_names_its_ends_and_finds_the_program_that_is_late(run):
 
 
 def test_a_clean_capture_of_several_connections_names_the_busiest_and_its_software(run):
-    _, out, _ = run("analyze", CAPTURES / "reference" / "nginx-static-nodelay-on" / "server.pcap")
+    _, out, _ = run("analyze", REFERENCE / "nginx-static-nodelay-on" / "server.pcap")
     assert "server 172.27.0.2:8080, nginx: the busiest connection, 26 of 100 exchanges" in " ".join(out.split())
 
 
@@ -294,15 +294,14 @@ def test_without_idle_gaps_nothing_is_next_where_nobody_said_it_is_slow(diagnose
 
 
 def test_the_screen_says_of_what_the_waits_are_and_of_what_the_exchanges(run):
-    _, out, _ = run("analyze", CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap")
+    _, out, _ = run("analyze", STALLED)
     lines = [line.strip() for line in out.splitlines()]
     assert any(line.startswith("wait ") and line.endswith("in the 96 stalls") for line in lines)
     assert any(line.startswith("exchange ") and line.endswith("in all 100 exchanges") for line in lines)
 
 
 def test_the_software_is_named_by_its_own_header():
-    path = CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap"
-    software = software_seen([path], analyze(path))
+    software = software_seen([STALLED], analyze(STALLED))
     assert software is not None and software.software == "nginx"
 
 
@@ -371,8 +370,7 @@ def test_views_tell_files_of_one_name_apart(run, tmp_path):
 
 def test_the_html_report_has_the_lines_to_paste_and_the_next_step(run, tmp_path):
     page = tmp_path / "r.html"
-    stalled = CAPTURES / "reference" / "nginx-static-nodelay-off" / "server.pcap"
-    run("analyze", stalled, LOOKALIKES / "think-40" / "server.pcap.gz", "--html", page)
+    run("analyze", STALLED, LOOKALIKES / "think-40" / "server.pcap.gz", "--html", page)
     text = page.read_text()
     assert "ss -tlnp &#39;sport = :8080&#39;" in text and "tcp_nodelay on;" in text
     assert "<b>Next: </b>server processing: the server replies late" in text

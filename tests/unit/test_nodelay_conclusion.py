@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,8 +14,7 @@ from nagle_lab.errors import Exit
 from nagle_lab.experiments.nodelay import ProgramConnections, ProgramRecording, beside, conclude, conclude_back
 from nagle_lab.experiments.software.guarded import Selection
 from nagle_lab.reports.experiments.nodelay import in_a_line
-
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
+from support.repository import REFERENCE
 
 
 @cache

@@ -15,9 +15,9 @@ from nagle_lab.cli.shared.options import OutputFile
 from nagle_lab.errors import Exit, NagleLabError, os_problem
 from nagle_lab.lab import manifest
 from nagle_lab.lab.containers.process import Finished
+from support.repository import REFERENCE, REPOSITORY
 
-REPOSITORY = Path(__file__).parents[2]
-STALLED = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off"
+STALLED = REFERENCE / "nginx-static-nodelay-off"
 COMMANDS = cli.commands
 OUTPUTS = [
     (name, option.opts[-1])

@@ -11,6 +11,7 @@ from nagle_lab.diagnosis.analysis import analyze, analyze_same_traffic
 from nagle_lab.diagnosis.observed import columns
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
+from support.repository import CAPTURES
 from support.stories import (
     client_held,
     nodelay,
@@ -21,7 +22,7 @@ from support.stories import (
 )
 from support.synthetic import MS, US, Conversation, Segment, merge, pcap_bytes
 
-FAMILIES = Path(__file__).parents[2] / "captures" / "families"
+FAMILIES = CAPTURES / "families"
 HELD_OUT = FAMILIES.with_name("held-out")
 
 

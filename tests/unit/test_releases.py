@@ -2,7 +2,6 @@
 
 import json
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -14,6 +13,7 @@ from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software import installs, releases
 from nagle_lab.experiments.software.releases import TriedRelease, code_of, flips, span
 from nagle_lab.guard.recording.job import Outcome
+from support.repository import REFERENCE
 
 KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
 
@@ -48,9 +48,6 @@ def test_what_a_tool_says_is_told_by_its_name(monkeypatch):
     monkeypatch.setattr(installs.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(NagleLabError, match=r"^pip: No matching distribution found for x \(check the name and the"):
         installs.releases("pypi", "x")
-
-
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 
 
 def tried(*verdicts: str) -> list[TriedRelease]:

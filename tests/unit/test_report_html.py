@@ -38,12 +38,11 @@ from nagle_lab.reports.html.time_axis import common_scale
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge_run
+from support.repository import CAPTURES, REFERENCE, REPOSITORY
 from support.run_folders import change, shown_at
 from support.stories import client_held, nodelay, server_held, talk
 from support.synthetic import merge, pcap_bytes
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-REFERENCE = REPOSITORY / "captures" / "reference"
 STALLED, CLEAN = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e\x00"
 VOID = {"meta", "br", "hr"}
@@ -283,7 +282,7 @@ def test_an_axis_without_a_stall_is_one_scale_without_a_break(times):
 
 @pytest.mark.parametrize("name", ["client-held", "zero-window"])
 def test_ladders_of_other_captures_are_true_to_time(name):
-    shown = shown_at(REFERENCE.parent / "lookalikes" / name / "client.pcap.gz").examples
+    shown = shown_at(CAPTURES / "lookalikes" / name / "client.pcap.gz").examples
     ladders = [of for _, of in shown.stalls] + [of for of in (shown.exchange,) if of]
     assert ladders
     for of in ladders:
@@ -400,7 +399,7 @@ def test_histograms_hold_everything_that_is_counted():
 
 def test_where_nothing_can_be_told_the_exchange_is_not_said_to_be_without_a_stall(run, tmp_path):
     out = tmp_path / "open.html"
-    family = Path(__file__).parents[2] / "captures" / "families" / "wait-stop-and-wait"
+    family = CAPTURES / "families" / "wait-stop-and-wait"
     assert run("analyze", family / "server.pcap.gz", "--html", out)[0] == 3
     page = out.read_text()
     assert "an exchange without a proved stall" in page and "delayed ACK alone" not in page
@@ -548,7 +547,7 @@ def test_where_nothing_can_be_told_no_tile_says_that_nothing_stalled(tmp_path):
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(pcap_bytes([]))
     assert "stalled ? no exchange to judge" in spaced(report_page([shown_at(empty)]))
-    family = REFERENCE.parent / "families" / "wait-stop-and-wait" / "server.pcap.gz"
+    family = CAPTURES / "families" / "wait-stop-and-wait" / "server.pcap.gz"
     page = spaced(report_page([shown_at(family)]))
     assert re.search(r"stalled \? of \d+ exchanges; in \d+ a stall would have been seen", page)
     assert "stalled 0 0% of 100 exchanges " in spaced(report_page([shown_at(CLEAN)]))
@@ -562,13 +561,13 @@ def test_where_nothing_can_be_told_no_tile_says_that_nothing_stalled(tmp_path):
     ],
 )
 def test_a_late_ack_without_a_stall_is_not_simply_called_delayed(capture, name):
-    page = spaced(report_page([shown_at(REFERENCE.parent / capture / "server.pcap.gz")]))
+    page = spaced(report_page([shown_at(CAPTURES / capture / "server.pcap.gz")]))
     assert f"{name}: " in page and f"{name} " in page.replace(f"{name}: ", "")  # in the picture, and in the table
 
 
 @pytest.mark.parametrize("place", ["server", "client"])
 def test_the_proof_says_no_more_than_how_sure_it_is(place):
-    shown = shown_at(REFERENCE.parent / "lookalikes" / "server-held-rtt-20" / f"{place}.pcap.gz")
+    shown = shown_at(CAPTURES / "lookalikes" / "server-held-rtt-20" / f"{place}.pcap.gz")
     page = spaced(report_page([shown]))
     is_sender = place == "server"
     assert ("How sure: certain" in page) is ("The proof, in a typical stall" in page) is is_sender

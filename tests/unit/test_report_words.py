@@ -4,9 +4,9 @@ import re
 
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import Summary
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.reports.words.numbers import cause_name
 from nagle_lab.reports.words.phrases import findings, servers
+from support.repository import REPOSITORY
 from support.stories import client_held, nodelay, prompt, reply_in_two, server_held, talk
 from support.synthetic import MS, US, Conversation, merge
 

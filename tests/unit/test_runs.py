@@ -28,11 +28,10 @@ from nagle_lab.runs.noise import Handshakes, Noise, Timers
 from nagle_lab.runs.run import Run, judge_run, store
 from nagle_lab.runs.under_test import RunCapture, split_by_port, totals_of
 from nagle_lab.runs.witnesses import Counters, Untraced
+from support.repository import REFERENCE
 from support.run_folders import change, reseal
 from support.stories import nodelay, server_held, talk, thinks_then_one_write
 from support.synthetic import MS, SECOND, Conversation, merge, pcap_bytes
-
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from nagle_lab.experiments.matrix import plan
 from nagle_lab.lab.scenarios import scenario_file
 from nagle_lab.lab.scenarios.parameters import MAKE_VARIABLES, ON_COMMAND_LINE, refuse_misspelled, resolve
 from nagle_lab.lab.scenarios.scenario import (
-    REPOSITORY,
     SHARED_SERVICES,
     CapturePoint,
     Claim,
@@ -23,6 +22,7 @@ from nagle_lab.lab.scenarios.scenario import (
     Sweep,
 )
 from nagle_lab.lab.scenarios.scenario_file import find_scenario, load_scenario, scenarios
+from support.repository import REPOSITORY
 
 NGINX = REPOSITORY / "scenarios" / "nginx-static" / "scenario.toml"
 EXAMPLE = REPOSITORY / "tests" / "support" / "scenario.toml"  # what it says, the real ones may stop saying

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.tcp import compiled
+from support.repository import REPOSITORY
 from support.waiting import within
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = Path("analysis/nagle_lab")
 COMPILED = PACKAGE / "tcp" / "_engine.fake.so"
 REAL_TOOLS = """

@@ -10,6 +10,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.evidence.examples import examples
 from nagle_lab.evidence.tshark import OurFrame, compare_rows
+from support.repository import CAPTURES, STALLED
 from support.rows import truth
 from support.stories import (
     client_held,
@@ -21,9 +22,7 @@ from support.stories import (
 )
 from support.synthetic import merge, pcap_bytes
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
-LOOKALIKES = REFERENCE.parent / "lookalikes"
-STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
+LOOKALIKES = CAPTURES / "lookalikes"
 TALK = talk(server_held, 6).segments
 
 

@@ -10,8 +10,8 @@ from urllib.parse import urldefrag
 
 import pytest
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from nagle_lab.lab.scenarios.scenario_file import scenarios
+from support.repository import CAPTURES, REPOSITORY
 from support.site import SITE, module
 
 STRICT = {"default-src 'none'", "style-src 'self'", "base-uri 'none'", "form-action 'none'"}
@@ -206,7 +206,7 @@ def test_every_recorded_case_and_exhibit_is_run_or_listed_with_a_reason(data):
     folders = {
         str(folder.relative_to(REPOSITORY))
         for kind in ("lookalikes", "families", "stacks")
-        for folder in (REPOSITORY / "captures" / kind).iterdir()
+        for folder in (CAPTURES / kind).iterdir()
         if (folder / "truth.json").is_file()
     }
     assert {one["folder"] for one in data["cases"].values()} == folders

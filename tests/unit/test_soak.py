@@ -20,6 +20,7 @@ from nagle_lab.lab.scenarios.scenario_file import scenarios
 from soak import command
 from soak.plan import LOADS, Entry, Soak, Trial, plan, read, write
 from soak.table import markdown, show_soak
+from support.repository import REFERENCE
 from support.waiting import within
 
 ALONE, FOUR = LOADS[-1], LOADS[-2]
@@ -188,7 +189,7 @@ def test_the_command_of_a_run_is_nagle_lab_run(tmp_path: Path, monkeypatch):
 
 def test_what_is_kept_of_a_run_is_what_a_run_writes(run):
     """The stand-in is held to a real run folder."""
-    folder = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off"
+    folder = REFERENCE / "nginx-static-nodelay-off"
     finished = Finished((), Exit.OK, run("show", "--json", folder).out, "")
     kept = command._entry(STALLED, finished, folder, None)
     assert (kept.verdict, kept.reason, kept.disagreeing, kept.lost) == ("STALL", "", [], 0)

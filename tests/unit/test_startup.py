@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-STALLED = Path(__file__).parents[2] / "captures" / "reference" / "nginx-static-nodelay-off" / "server.pcap"
+from support.repository import STALLED
+
 LAB = {
     "nagle_lab.lab",
     "nagle_lab.evidence.tshark",

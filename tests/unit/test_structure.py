@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import nagle_lab
+from support.repository import REPOSITORY
 
 PACKAGE = Path(nagle_lab.__file__).parent
-REPOSITORY = Path(__file__).parents[2]
 ROOMS = (
     "errors", "capture", "packet", "tcp", "diagnosis", "evidence", "runs", "host", "guard", "lab", "live",
     "experiments", "fleet", "reports", "cli",

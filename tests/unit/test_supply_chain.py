@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
 from supply_chain import packages, sbom, twice
+from support.repository import REPOSITORY
 from support.supply import check_bill
 
 DOCKERFILES = sorted({image / "Dockerfile" for lab in packages.labs() for image in lab.images})

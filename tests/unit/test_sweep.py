@@ -3,7 +3,6 @@
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -29,8 +28,8 @@ from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.experiments.sweep import show_sweep
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import judge_run
+from support.repository import REFERENCE
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
 MSS, MTU, CHUNK = 1448, 1500, 1424
 FIGURES = Figures(0.0, None, None, 9000.0, 0.4, 0.1, 1.0, 4.0, 1.3, 0, 0)
 

@@ -1,6 +1,6 @@
 """How the tests are handed out to the workers: support.turns."""
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from support.repository import REPOSITORY
 from support.turns import APART, TOGETHER, by_turns, unit_of
 
 

@@ -52,13 +52,12 @@ from nagle_lab.live.watch.view import OTHERS, View, judge_snapshot, write_packet
 from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.recorded import headers, prompt_release, recorded, slow_release, told
+from support.repository import CAPTURES, REFERENCE, REPOSITORY, STALLED
 from support.schemas import check
 from support.stories import nodelay, of_a_pool, server_held, talk
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes, pcapng_bytes
 
-REFERENCE = Path(__file__).parents[2] / "captures" / "reference"
-STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
-LIVE = REFERENCE.parents[1] / "docs" / "watch"
+LIVE = REPOSITORY / "docs" / "watch"
 WATCH = [sys.executable, "-m", "nagle_lab", "watch", "-"]
 
 
@@ -127,7 +126,7 @@ def test_a_crowd_is_what_it_says(tmp_path):
     ("target", "says"), [(Target(), True), (Target(interface="eth0"), True), (Target(container="web"), False)]
 )
 def test_what_cannot_be_told_from_outside_a_container_names_the_way_in(target, says):
-    unsure = analyze(REFERENCE.parent / "families" / "wait-drained-rtt-10" / "server.pcap.gz")
+    unsure = analyze(CAPTURES / "families" / "wait-drained-rtt-10" / "server.pcap.gz")
     assert unsure.verdict is Verdict.INCONCLUSIVE
     assert ("watch --container NAME" in nearer(unsure, target)) is says
     assert nearer(analyze(STALLED), target) == ""

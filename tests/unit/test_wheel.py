@@ -11,11 +11,11 @@ from zipfile import ZipFile
 
 import pytest
 
-from nagle_lab.lab.scenarios.scenario import REPOSITORY
+from support.repository import REFERENCE, REPOSITORY
 
 pytestmark = pytest.mark.long
 ANALYSIS = REPOSITORY / "analysis"
-STALLED = REPOSITORY / "captures" / "reference" / "nginx-static-nodelay-off"
+STALLED = REFERENCE / "nginx-static-nodelay-off"
 MADE = shutil.ignore_patterns("build", "*.egg-info", "*.so", "__pycache__", ".*")  # by set-up and by tests
 SOURCES = ("*.c", "*.h")
 OTHERS = (

@@ -1,11 +1,11 @@
 """Phrases that newcomers stumbled over, and what to write instead: they must not come back in what people read."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from support.repository import REPOSITORY
+
 READ = [
     *REPOSITORY.glob("*.md"),
     *REPOSITORY.glob("docs/**/*.md"),
