@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -25,43 +26,40 @@ from support.repository import CAPTURES, REFERENCE
 from support.rows import read as read_all
 from support.run_folders import reseal
 from support.stories import nodelay, prompt, server_held, talk
-from support.synthetic import MS, Frame, Interface, Segment, pcap_bytes, pcapng_bytes
+from support.synthetic import MS, SECOND, Frame, Interface, Segment, pcap_bytes, pcapng_bytes
 
-SECOND = 1_000_000_000
+
+class Record(NamedTuple):
+    """One of a pcap."""
+
+    at: int  # byte of the file
+    time: int  # ns since 1970
+    content: bytes  # with its header
 
 
 @cache
-def stamped(capture: bytes) -> list[tuple[int, int]]:
-    """Where each record of a pcap of ours (nanoseconds, little endian) begins, and its stamp."""
+def in_records(capture: bytes) -> list[Record]:
+    """Those of a pcap of ours (nanoseconds, little endian)."""
     assert capture[:4] == b"\x4d\x3c\xb2\xa1"
     found, at = [], 24
     while at < len(capture):
         seconds, ns, length = struct.unpack_from("<III", capture, at)
-        found.append((at, seconds * SECOND + ns))
+        found.append(Record(at, seconds * SECOND + ns, capture[at : at + 16 + length]))
         at += 16 + length
     return found
+
+
+def times(capture: bytes) -> list[int]:
+    return [record.time for record in in_records(capture)]
 
 
 def stepped(capture: bytes, by_ns: int, at_ns: int) -> bytes:
     """Such a pcap with every stamp from the time ``at_ns`` on moved ``by_ns``."""
     changed = bytearray(capture)
-    for at, time in stamped(capture):
-        if time >= at_ns:
-            struct.pack_into("<II", changed, at, *divmod(time + by_ns, SECOND))
+    for record in in_records(capture):
+        if record.time >= at_ns:
+            struct.pack_into("<II", changed, record.at, *divmod(record.time + by_ns, SECOND))
     return bytes(changed)
-
-
-def in_records(capture: bytes) -> list[bytes]:
-    found, at = [], 24
-    while at < len(capture):
-        end = at + 16 + struct.unpack_from("<I", capture, at + 8)[0]
-        found.append(capture[at:end])
-        at = end
-    return found
-
-
-def times(capture: bytes) -> list[int]:
-    return [seconds * SECOND + ns for seconds, ns in (struct.unpack_from("<II", r) for r in in_records(capture))]
 
 
 def stored(name: str) -> bytes:
@@ -210,7 +208,7 @@ def test_stray_packets_cost_the_waits_they_fall_into(
 def test_a_stray_packet_of_a_judged_connection_makes_no_stall(tmp_path: Path, point: str, early_ms: int):
     """It is recorded after packets it seems to precede. An ACK that seems quick would make all others late."""
     capture = stored(f"lookalikes/nagle-rtt-40/{point}.pcap.gz")
-    records, at = in_records(capture), times(capture)
+    records, at = [record.content for record in in_records(capture)], times(capture)
     file = tmp_path / "some.pcap"
     for frame in range(1, len(at) - 1, 10):
         stamp = at[frame] - early_ms * MS
@@ -280,7 +278,7 @@ def test_a_wait_from_one_section_to_an_older_one_is_not_known(tmp_path: Path):
     """The second goes on with the same connection: an ACK in it that seems to come at once would make others late."""
     capture = stored("lookalikes/nagle-rtt-40/server.pcap.gz")
     (link_type,) = struct.unpack_from("<I", capture, 20)
-    frames = [Frame(ts, record[16:]) for ts, record in zip(times(capture), in_records(capture), strict=True)]
+    frames = [Frame(record.time, record.content[16:]) for record in in_records(capture)]
     file = tmp_path / "some.pcapng"
     for at in range(20, len(frames), 9):
         older = [replace(frame, ts_ns=frame.ts_ns - 60 * MS) for frame in frames[at:]]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from io import StringIO
@@ -28,15 +29,25 @@ from nagle_lab.runs.noise import Handshakes, Noise, Timers
 from nagle_lab.runs.run import Run, judge_run, store
 from nagle_lab.runs.under_test import RunCapture, split_by_port, totals_of
 from nagle_lab.runs.witnesses import Counters, Untraced
+from support.recorded import slow_release
 from support.repository import REFERENCE
 from support.run_folders import change, reseal
 from support.stories import nodelay, server_held, talk, thinks_then_one_write
-from support.synthetic import MS, SECOND, Conversation, merge, pcap_bytes
+from support.synthetic import MS, SECOND, Conversation, Segment, merge, pcap_bytes
+
+SERVER = ("10.0.0.2", 8080)
 
 
 @pytest.fixture
 def stalled(tmp_path):
     return Path(shutil.copytree(REFERENCE / "nginx-static-nodelay-off", tmp_path / "run"))
+
+
+def replace_captures(run: Path, packets: Sequence[Segment]) -> None:
+    """Both captures of the run have these packets, and the manifest says so."""
+    for name in ("server.pcap", "client.pcap"):
+        (run / name).write_bytes(pcap_bytes(packets))
+        reseal(run, name)
 
 
 def test_all_is_well_with_the_reference(stalled):
@@ -467,8 +478,7 @@ def test_an_unsafe_verdict_is_inconclusive_and_says_why(stalled, monkeypatch):
 def test_a_server_that_now_thinks_is_hidden_by_a_late_machine_alone(stalled, monkeypatch, max_us, verdict, code):
     """It pauses for 45 ms and writes once, where it stalled before."""
     change(stalled, "witnesses.json", lambda w: w.update(timers={**LATE, "p99_us": 300, "max_us": max_us}))
-    thinking = pcap_bytes(talk(thinks_then_one_write, 40, server=("10.0.0.2", 8080)).segments)
-    replace_captures(stalled, thinking)
+    replace_captures(stalled, talk(thinks_then_one_write, 40, server=SERVER).segments)
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
     run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (verdict, code)
@@ -482,17 +492,8 @@ def screen(run: Run) -> str:
     return said.getvalue()
 
 
-def like_a_program(c: Conversation, number: int) -> None:
-    """From here it cannot be told whether it waits for the late ACK or is held until that."""
-    c.client_sends(84)
-    c.server_sends(200, after_ns=200_000)
-    c.client_acks(after_ns=40_300_000 + number % 5 * 1_000_000)
-    c.server_sends(600, after_ns=130_000 + number % 7 * 10_000)
-    c.client_acks(after_ns=10_000)
-
-
 def test_a_capture_that_cannot_tell_does_not_say_that_none_stalled(stalled, monkeypatch):
-    replace_captures(stalled, pcap_bytes(talk(like_a_program, 40, server=("10.0.0.2", 8080)).segments))
+    replace_captures(stalled, talk(slow_release, 40, server=SERVER).segments)
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
     (row,) = (line.split() for line in screen(judge_run(stalled)).splitlines() if line.strip().startswith("stalled "))
     assert row[1:5] == ["cannot", "tell", "cannot", "tell"]
@@ -513,7 +514,7 @@ def now_and_then(c: Conversation, number: int) -> None:
 @pytest.fixture
 def traced(stalled, monkeypatch) -> Path:
     """A run that stalls half as often as the one without strace, which its witnesses name."""
-    replace_captures(stalled, pcap_bytes(talk(now_and_then, 101, server=("10.0.0.2", 8080)).segments))
+    replace_captures(stalled, talk(now_and_then, 101, server=SERVER).segments)
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
     for name in ("strace.txt", "strace-threads.txt"):
         (stalled / name).write_text("")
@@ -547,7 +548,7 @@ def test_what_the_run_without_strace_contradicts_the_traced_one_does_too(traced)
 
 
 def test_a_stall_that_strace_hides_is_not_called_clean(traced):
-    replace_captures(traced, pcap_bytes(talk(nodelay, 40, server=("10.0.0.2", 8080)).segments))
+    replace_captures(traced, talk(nodelay, 40, server=SERVER).segments)
     run = judged(traced)
     assert (run.verdict, run.exit_code()) == (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)
     assert run.reason.endswith("; but 100 of 101 did without tracing (without): strace slowed what it recorded")
@@ -567,7 +568,7 @@ def test_what_stalls_without_strace_runs_again_under_it(stalled, monkeypatch, tm
     """And the first run's counts are given to the second."""
     monkeypatch.setattr(runs, "_checks", lambda *_: [])
     if not slow_ack:
-        replace_captures(stalled, pcap_bytes(talk(nodelay, 40, server=("10.0.0.2", 8080)).segments))
+        replace_captures(stalled, talk(nodelay, 40, server=SERVER).segments)
     given = []
 
     def record(*_: object, untraced: Untraced | None) -> Path:
@@ -583,18 +584,11 @@ def test_what_stalls_without_strace_runs_again_under_it(stalled, monkeypatch, tm
         assert given[1] == Untraced(stalled.name, Verdict.STALL, s.exchanges, s.stalled_exchanges, [])
 
 
-def replace_captures(run: Path, content: bytes) -> None:
-    """Both captures of the run have that content, and the manifest says so."""
-    for name in ("server.pcap", "client.pcap"):
-        (run / name).write_bytes(content)
-        reseal(run, name)
-
-
 @pytest.mark.parametrize("timers", [None, LATE])
 def test_captures_without_a_packet_are_invalid(stalled, timers):
     if timers:
         change(stalled, "witnesses.json", lambda w: w.update(timers=timers))
-    replace_captures(stalled, pcap_bytes([]))
+    replace_captures(stalled, [])
     run = judge_run(stalled)
     assert (run.verdict, run.exit_code()) == (Verdict.INVALID, Exit.UNUSABLE)
     assert "server.pcap: no TCP packet in it" in run.reason
