@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 SYN, FIN, ACK = 0x02, 0x01, 0x10
-NANOSECONDS, ETHERNET, COOKED = 0xA1B23C4D, 1, 276
+NANOSECONDS, ETHERNET = 0xA1B23C4D, 1
 IPV4, IPV6, TCP = 0x0800, 0x86DD, 6
 SECOND = 1_000_000_000
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from disturb import DISTURBANCES
 from draw import Plan, draw
 from frames import ETHERNET, read, write
-from record import Place, capturing, compress, inside, ip, running, sysctl
+from record import Place, capturing, compress, inside, ip, running, sysctl, veth
 from truth import tell
 from wire import Wire
 
@@ -84,7 +84,7 @@ def network(plan: Plan, tag: str) -> Iterator[Network]:
             places |= {"back": Place(there, "lo"), "any": Place(there, "any")}
         elif plan.middle:
             made["server"] = behind = namespace("server")
-            cable(there, "eth1", behind, "eth0")
+            veth(there, "eth1", behind, "eth0")
             address(plan, there, "eth1", back.format(1))
             address(plan, behind, "eth0", back.format(2))
             addresses["back"] = back.format(2)
@@ -110,7 +110,7 @@ def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str,
         ip("-n", wire, "link", "set", "s0", "netns", there, "name", "eth0")
         places["wire"] = Place(wire, "m0")
     else:
-        cable(here, "eth0", there, "eth0")
+        veth(here, "eth0", there, "eth0")
     for name, number in ((here, 1), (there, 2)):
         address(plan, name, "eth0", front.format(number))
     if plan.quickack_route:
@@ -123,11 +123,6 @@ def wire_of(plan: Plan) -> Wire:
     """The path between the client and what it asks."""
     named = {field.name for field in fields(Wire)}
     return Wire(lost_first=5, **{name: value for name, value in asdict(plan.path).items() if name in named})
-
-
-def cable(a: str, device_a: str, b: str, device_b: str) -> None:
-    """A veth pair."""
-    ip("link", "add", device_a, "netns", a, "type", "veth", "peer", "name", device_b, "netns", b)
 
 
 def address(plan: Plan, namespace: str, device: str, own: str) -> None:

@@ -15,8 +15,10 @@ BEHIND_THE_ACK = 1 * MS
 LATE = 20 * MS
 
 
-def holds_of(writes: list[list[int]], path: int, late: int = LATE) -> Iterator[tuple[int, int]]:
+def holds_of(writes: list[list[int]], path: int, late: int) -> Iterator[tuple[int, int]]:
     """The end of each segment that one end of a connection wrote, and how long it was held, ns.
+
+    An ACK is late, where it takes longer than ``path`` by more than ``late``, both ns.
 
     A segment carries several writes when the later ones were written while the earlier was held: the kernel has one
     time for all of them, and the segment was held since the first.

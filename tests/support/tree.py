@@ -30,10 +30,10 @@ def copied(to: Path) -> Path:
     return to
 
 
-def run_in(tree: Path, words: Sequence[str], timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+def run_in(tree: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a Python module (``nagle_lab``, ``pytest``) with its arguments, with the package of that copy."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "analysis")}
     command = [sys.executable, "-m", *words]
     return subprocess.run(
-        command, cwd=tree, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+        command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

@@ -220,11 +220,7 @@ def score(capture: Labelled, result: Result) -> Score:
 
 
 def holds(capture: Labelled) -> dict[int, int]:
-    """Frame → ns it was held behind a delayed ACK, 0 if it was not; of every segment that ends a write.
-
-    A segment carries several writes when the later ones were written while the earlier was held: the kernel has one
-    time for all of them, and the segment was held since the first.
-    """
+    """Frame → ns it was held behind a delayed ACK, 0 if it was not; of every segment that ends a write."""
     log = json.loads((capture.path.parent / "writes.json").read_text())
     frames = _frames_by_last_byte(capture.path, _server_ports(log))
     found = {}

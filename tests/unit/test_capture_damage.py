@@ -201,8 +201,8 @@ def test_no_file_to_read(tmp_path):
         open_capture([])
 
 
-def header(captured: int, original: int = 0) -> bytes:
-    return struct.pack("<IIII", 1_700_000_000, 0, captured, original)
+def header(captured: int) -> bytes:
+    return struct.pack("<IIII", 1_700_000_000, 0, captured, 0)
 
 
 def epb(interface: int = 0, captured: int = 0) -> bytes:

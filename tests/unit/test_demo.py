@@ -42,7 +42,6 @@ from support.repository import REPOSITORY
 
 TOLD = workshop()
 NAGLE_LAB = Path(sys.executable).with_name("nagle-lab")
-PROMPT = "\x00"  # stands for whatever is asked, in what a walk has shown
 
 
 def walked(answers, told=TOLD, play=command._stored) -> tuple[str, Walk, Exit]:

@@ -24,9 +24,9 @@ def trace(folder: Path, *lines: str, most_bytes: int = 1 << 20, end: str = "\n")
     return read_trace(file, most_bytes=most_bytes)
 
 
-def mark(*words: object, thread: int = 1) -> str:
+def mark(*words: object) -> str:
     text = ";".join(map(str, words))
-    return f'{thread} rmdir("/proc/nagle-lab;{text}") = -1 ENOENT (No such file or directory)'
+    return f'1 rmdir("/proc/nagle-lab;{text}") = -1 ENOENT (No such file or directory)'
 
 
 @pytest.mark.parametrize(

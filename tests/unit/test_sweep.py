@@ -54,9 +54,9 @@ def series(measure, low: int = 64, high: int = 16384) -> SweepSeries:
     return found
 
 
-def band(first: int, last: int, share: float = 0.97):
+def band(first: int, last: int):
     """Stalls from ``first`` to ``last``, both included."""
-    return lambda size: told(size, share if first <= size <= last else 0.0)
+    return lambda size: told(size, 0.97 if first <= size <= last else 0.0)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_where_nothing_is_known_nothing_is_explained():
     assert explanation(series(bare).edges[0], "VALUE_BYTES") == []
 
 
-def shown(*found: SweepSeries, width: int = 100) -> str:
-    to = Console(file=io.StringIO(), width=width, color_system=None)
+def shown(*found: SweepSeries) -> str:
+    to = Console(file=io.StringIO(), width=100, color_system=None)
     show_sweep("A proxy", "VALUE_BYTES", found, to)
     return to.file.getvalue()
 
