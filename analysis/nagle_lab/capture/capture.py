@@ -291,7 +291,7 @@ class _File:
             self._decompressed = Decompressed(self._stored, decompress, head)
             window = Window(self._decompressed, size=window_bytes)
         else:
-            window = Window(self._stored, head, min(window_bytes, self._stored.expected_bytes or window_bytes))
+            window = Window(self._stored, head, size=min(window_bytes, self._stored.expected_bytes or window_bytes))
         self._refuse_nothing(window)
         head = bytes(window.raw[:MAGIC_BYTES])
         if head[:4] in pcap.MAGICS:

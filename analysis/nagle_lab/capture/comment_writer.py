@@ -77,13 +77,12 @@ class _Copy:
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Write pcap records as enhanced packet blocks."""
         order = framing.order
-        is_nanosecond = framing.interface.resolution == 9
         if self._is_new(window):  # its header is still there
             (snaplen,) = unpack_from(order + "I", window.raw, 16)
             self._begin_section(order)
             resolution = pack(order + "HHB3x", IF_TSRESOL, 1, framing.interface.resolution)
             self._to.write(writer.interface_block(order, framing.interface.link_type, snaplen, resolution))
-        per_second = 1_000_000_000 if is_nanosecond else 1_000_000
+        per_second = 10**framing.interface.resolution
         for start, seconds, fraction, captured, original in heads(window, at, framing):
             self.frames += 1
             at = start + captured

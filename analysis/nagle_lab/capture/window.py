@@ -9,7 +9,7 @@ SMALLEST = 64  # holds any file header
 class Window:
     """The part of a stream that is in memory: ``raw[:end]`` is its bytes from position ``base`` on."""
 
-    def __init__(self, source: ByteSource, head: bytes = b"", size: int = WINDOW_BYTES) -> None:
+    def __init__(self, source: ByteSource, head: bytes = b"", *, size: int) -> None:
         self.base = 0
         self.end = len(head)
         self.at_end = False  # no more to come

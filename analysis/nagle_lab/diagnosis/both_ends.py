@@ -184,23 +184,23 @@ class BothEnds:
         for place, (row, counterpart) in enumerate(zip(self._own.candidate.rows(), counterparts, strict=True)):
             number, side, _, release = candidate_key(row)
             merged, pair = list(row), self._pairs.get(number)
-            merged[_CANDIDATE["under_way"]] = self._fastest_ack(number, 1 - side)
             if pair and counterpart is not None:
                 theirs = list(self._other.candidate.row(counterpart))
                 theirs[_CANDIDATE["arrival"]] = self._number_here(theirs[_CANDIDATE["arrival"]])
-                merged = list(row)
                 _merge_candidate(merged, theirs, pair)
                 self.together.append(place)
-            elif (number, side, release) in sent_before:
-                merged[_CANDIDATE["echo"]] = Echo.BEFORE
-                self.together.append(place)
-            elif (
-                pair
-                and row[_CANDIDATE["ack_frame"]]
-                and (number, side, release) not in lacks_ack
-                and pair.is_shown_there(side, release)
-            ):
-                self.denied.append(place)
+            else:
+                merged[_CANDIDATE["under_way"]] = self._fastest_ack(number, 1 - side)
+                if (number, side, release) in sent_before:
+                    merged[_CANDIDATE["echo"]] = Echo.BEFORE
+                    self.together.append(place)
+                elif (
+                    pair
+                    and row[_CANDIDATE["ack_frame"]]
+                    and (number, side, release) not in lacks_ack
+                    and pair.is_shown_there(side, release)
+                ):
+                    self.denied.append(place)
             self.tables.candidate.add(*merged)
 
     def _fastest_ack(self, number: int, side: int) -> int:

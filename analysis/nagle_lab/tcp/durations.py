@@ -20,8 +20,8 @@ class Durations:
 
     def __init__(self, step_ns: int = 1_000, counts: Mapping[int, int] | None = None, total: int = 0) -> None:
         self.step_ns = step_ns
-        self.counts: Counter[int] = Counter(counts or {})  # of each number of steps
-        self.total = total  # of all durations, ns
+        self.counts: Counter[int] = Counter(counts or {})
+        self.total = total
 
     def add(self, duration: int) -> None:
         """Count one more duration, ns."""

@@ -512,13 +512,9 @@ class Machine:
 
     def _end_exchange(self, connection: Connection) -> bool:
         """End the open exchange, and add its row; whether it has request and answer."""
-        request_began, request_ended, acked = (
-            connection.request_began,
-            connection.request_ended,
-            connection.request_acked,
-        )
+        request_began, request_ended = connection.request_began, connection.request_ended
         response_began, response_ended = connection.response_began, connection.response_ended
-        number = connection.exchange
+        acked, number = connection.request_acked, connection.exchange
         connection.forget_exchange()
         if request_began == NEVER:
             connection.server_first = connection.server_first or number == 0
