@@ -205,6 +205,12 @@ CLEAN = (
 )  # fmt: skip
 
 
+def held_by_both() -> list[Segment]:
+    """Ten stalls: five that the server held, and five that a client held, on two connections."""
+    other = talk(client_held, 6, client=("fd00::1", 5), server=("fd00::2", 80))
+    return merge(talk(server_held, 6).segments, other.segments)
+
+
 def of_every_kind(exchanges: int, times: int = 1) -> list[Conversation]:
     """Conversations side by side, some of each story, between hosts of their own, on paths of 0, 10 and 20 ms."""
     return [

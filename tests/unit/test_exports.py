@@ -13,12 +13,12 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments import trials
-from nagle_lab.experiments.matrix import fill, plan
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.files.junit import Case, Suite, junit, suites_of_matrix
 from nagle_lab.reports.files.markdown import escaped
 from nagle_lab.runs.run import judge_run
+from support.experiments import filled
 from support.repository import REFERENCE
 from support.run_folders import change
 from support.stories import nodelay, server_held, talk
@@ -144,16 +144,14 @@ def outcome(code, verdict, reason=""):
 
 
 def test_junit_of_a_matrix_has_a_case_for_every_run(run, tmp_path, monkeypatch):
-    matrix = plan([find_scenario("node-keepalive")], 2)
+    scenario = find_scenario("node-keepalive")
     kinds = [
         outcome(Exit.OK, Verdict.STALL),
         outcome(Exit.CONTRADICTED, Verdict.CLEAN, "expected STALL"),
         outcome(Exit.UNUSABLE, None, "no server"),
         outcome(Exit.INCONCLUSIVE, Verdict.INCONCLUSIVE, "no moon"),
     ]
-    coming = iter(kinds * len(matrix.rows))
-    fill(matrix, lambda row: next(coming))
-    matrix.about = {"started": "2026-11-21T04:00:00+00:00"}
+    matrix = filled(scenario, *kinds * len(scenario.variants), repeat=2)
     root = parsed(junit(suites_of_matrix(matrix)))
     found = ended(root)
     assert len(found) == matrix.planned and set(found.values()) == {"passed", "failure", "error", "skipped"}

@@ -21,6 +21,7 @@ from nagle_lab.reports.experiments.matrix import claim_in_words, heading, markdo
 from nagle_lab.reports.words.numbers import delayed_acks, number, share
 from nagle_lab.runs.figures import MEASURES, Figures, figures_of, medians
 from nagle_lab.runs.run import judge_run
+from support.experiments import filled
 from support.repository import REFERENCE
 
 FIGURES = Figures(1.0, 43.2, 47.9, 2358.0, 42.4, 42.0, 48.0, 5.7, 1.4, 900, 900)
@@ -48,14 +49,6 @@ def two(nginx: Scenario) -> Scenario:
     """nginx's scenario with two variants only."""
     names = ("nodelay-off", "nodelay-on")
     return structs.replace(nginx, variants={name: nginx.variants[name] for name in names})
-
-
-def filled(scenario: Scenario, *outcomes: TrialOutcome, repeat: int = 1):
-    matrix = plan([scenario], repeat)
-    coming = iter(outcomes)
-    fill(matrix, lambda row: next(coming))
-    matrix.about = {"took_s": 75, "started": "2026-11-21T04:00:00+00:00", "cpus": 2, "versions": {"kernel": "6.18"}}
-    return matrix
 
 
 def screen(matrix, width: int = 100) -> str:

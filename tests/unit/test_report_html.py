@@ -24,7 +24,7 @@ from nagle_lab.evidence.examples import Examples, chosen_stalls, examples
 from nagle_lab.evidence.excerpt import Excerpt, Step
 from nagle_lab.evidence.ladder import ladder, ladder_of
 from nagle_lab.evidence.sequence import time_sequence
-from nagle_lab.experiments.matrix import Reproduction, claims_of, fill, plan
+from nagle_lab.experiments.matrix import Reproduction, claims_of
 from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, run_through
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
@@ -38,10 +38,11 @@ from nagle_lab.reports.html.time_axis import common_scale
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge_run
+from support.experiments import filled
 from support.repository import CAPTURES, REFERENCE, REPOSITORY
 from support.run_folders import change, shown_at
-from support.stories import client_held, nodelay, server_held, talk
-from support.synthetic import merge, pcap_bytes
+from support.stories import held_by_both, nodelay, server_held, talk
+from support.synthetic import pcap_bytes
 
 STALLED, CLEAN = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e\x00"
@@ -80,10 +81,8 @@ def page() -> str:
 
 @pytest.fixture
 def both(tmp_path) -> Path:
-    """Stalls of either kind, on two connections."""
     path = tmp_path / "both.pcap"
-    other = talk(client_held, 6, client=("fd00::1", 5), server=("fd00::2", 80))
-    path.write_bytes(pcap_bytes(merge(talk(server_held, 6).segments, other.segments)))
+    path.write_bytes(pcap_bytes(held_by_both()))
     return path
 
 
@@ -595,20 +594,14 @@ def test_a_comparison_has_gains_differences_and_both_ladders(run, tmp_path):
     assert len(tree.of("article")) == 2 and tree.of("g", "trigger")
 
 
-def matrix(outcomes):
-    found = plan([find_scenario("nginx-static")], 1)
-    coming = iter(outcomes)
-    fill(found, lambda row: next(coming))
-    found.about = {"took_s": 75, "started": "2026-11-21T04:00:00+00:00", "cpus": 2, "versions": {"kernel": "6.18"}}
-    return found
-
-
 def test_a_matrix_has_its_tables_and_claims():
     off, on = figures_of(judge_run(STALLED)), figures_of(judge_run(CLEAN))
-    rows = len(plan([find_scenario("nginx-static")], 1).rows)
+    scenario = find_scenario("nginx-static")
+    rows = len(scenario.variants)
     bad = TrialOutcome(Exit.CONTRADICTED, Verdict.CLEAN, EVIL, "a-run", on)
     stalls, clean = (TrialOutcome(Exit.OK, v, "", "a-run", f) for v, f in ((Verdict.STALL, off), (Verdict.CLEAN, on)))
-    found = matrix([stalls, clean, bad, TrialOutcome(Exit.UNUSABLE, None, "no", None, None)] + [clean] * (rows - 4))
+    failed = TrialOutcome(Exit.UNUSABLE, None, "no", None, None)
+    found = filled(scenario, stalls, clean, bad, failed, *[clean] * (rows - 4))
     page = matrix_page(found)
     harmless(page)
     said = unescape(re.sub(r"<[^>]*>", "\n", page))

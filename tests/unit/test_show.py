@@ -13,14 +13,14 @@ from nagle_lab.evidence.tshark import OurFrame, compare_rows
 from support.repository import CAPTURES, STALLED
 from support.rows import truth
 from support.stories import (
-    client_held,
+    held_by_both,
     nodelay,
     pauses_a_little_longer_than_the_timer,
     server_held,
     talk,
     thinks_then_one_write,
 )
-from support.synthetic import merge, pcap_bytes
+from support.synthetic import pcap_bytes
 
 LOOKALIKES = CAPTURES / "lookalikes"
 TALK = talk(server_held, 6).segments
@@ -33,10 +33,8 @@ def no_tshark(monkeypatch, tmp_path):
 
 @pytest.fixture
 def held(tmp_path) -> Path:
-    """Ten stalls: five of each kind, on two connections."""
     path = tmp_path / "held.pcap"
-    other = talk(client_held, 6, client=("fd00::1", 5), server=("fd00::2", 80))
-    path.write_bytes(pcap_bytes(merge(TALK, other.segments)))
+    path.write_bytes(pcap_bytes(held_by_both()))
     return path
 
 

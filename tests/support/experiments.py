@@ -1,0 +1,14 @@
+"""Experiments whose runs nobody makes."""
+
+from nagle_lab.experiments.matrix import Matrix, fill, plan
+from nagle_lab.experiments.trials import TrialOutcome
+from nagle_lab.lab.scenarios.scenario import Scenario
+
+
+def filled(scenario: Scenario, *outcomes: TrialOutcome, repeat: int = 1) -> Matrix:
+    """The matrix of one scenario, whose runs end like this, in their order."""
+    matrix = plan([scenario], repeat)
+    coming = iter(outcomes)
+    fill(matrix, lambda row: next(coming))
+    matrix.about = {"took_s": 75, "started": "2026-11-21T04:00:00+00:00", "cpus": 2, "versions": {"kernel": "6.18"}}
+    return matrix
