@@ -17,6 +17,8 @@ from nagle_lab.cli import main as cli
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.lab.scenarios.scenario import Scenario
+from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from support.browser import chromium
 from support.command import Ended
 from support.engines import ENGINES
@@ -119,6 +121,12 @@ def diagnose(tmp_path):
         return analyze(path, only=only)
 
     return of
+
+
+@pytest.fixture
+def nginx() -> Scenario:
+    """The scenario of nginx, which has most of what a scenario may have."""
+    return find_scenario("nginx-static")
 
 
 @pytest.fixture

@@ -32,11 +32,6 @@ pytestmark = pytest.mark.long
 SMALL = {"REQUESTS": "20", "CONCURRENCY": "5"}
 
 
-@pytest.fixture
-def nginx() -> Scenario:
-    return find_scenario("nginx-static")
-
-
 def failure(scenario: Scenario, runs_dir: Path, variant: str = "nodelay-off", **settings: str) -> str:
     """Record, which must fail with exit code 2 and one line; return the line."""
     with pytest.raises(NagleLabError) as failed:

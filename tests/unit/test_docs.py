@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.command import Ended, in_process
-from support.repository import REPOSITORY
+from support.repository import REPOSITORY, named
 
 _spec = importlib.util.spec_from_file_location("refresh", REPOSITORY / "docs" / "refresh.py")
 assert _spec and _spec.loader
@@ -20,10 +20,6 @@ PAGES = refresh.pages()
 SHOWING = [page for page in PAGES if refresh.BLOCK.search(page.read_text())]
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)|!\[[^\]]*\]\(([^)\s]+)\)")
-
-
-def name(page: Path) -> str:
-    return str(page.relative_to(REPOSITORY))
 
 
 def anchors(page: Path) -> set[str]:
@@ -46,7 +42,7 @@ def test_a_checkout_of_another_owner_can_be_refreshed(monkeypatch, tmp_path):
 
 def test_the_pages_are_here():
     assert {"README.md", "docs/README.md", "docs/how-it-works.md", "docs/workshop/handout.md"} <= set(
-        map(name, PAGES)
+        map(named, PAGES)
     )
     assert len(SHOWING) >= 4
 
@@ -61,7 +57,7 @@ def test_a_command_prints_the_same_in_a_process_of_its_own():
     assert refresh.ended(command) == ended_here(command)
 
 
-@pytest.mark.parametrize("page", SHOWING, ids=name)
+@pytest.mark.parametrize("page", SHOWING, ids=named)
 def test_the_output_on_a_page_is_what_its_command_prints(page: Path, monkeypatch):
     monkeypatch.setattr(refresh, "ended", ended_here)
     text = page.read_text()
@@ -77,10 +73,10 @@ def test_no_ladder_in_the_docs_is_typed_by_hand():
     for page in PAGES:
         if page.parent in (REPOSITORY / "docs", REPOSITORY / "docs" / "workshop"):
             by_hand = refresh.BLOCK.sub("", page.read_text())
-            assert "──▶│" not in by_hand, name(page)
+            assert "──▶│" not in by_hand, named(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_leads_to_a_file_and_heading_of_the_repository(page: Path):
     text = re.sub(r"`[^`\n]*`", "", FENCED.sub("", page.read_text()))
     broken = []
@@ -95,7 +91,7 @@ def test_every_link_leads_to_a_file_and_heading_of_the_repository(page: Path):
     assert broken == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name in ("docs", "workshop")], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name in ("docs", "workshop")], ids=named)
 def test_the_index_names_every_page(page: Path):
     index = REPOSITORY / "docs" / "README.md"
     if page.is_relative_to(index.parent) and page != index:

@@ -40,11 +40,6 @@ FAILED = TrialOutcome(Exit.UNUSABLE, None, "the server does not listen", None, N
 
 
 @pytest.fixture
-def nginx() -> Scenario:
-    return find_scenario("nginx-static")
-
-
-@pytest.fixture
 def two(nginx: Scenario) -> Scenario:
     """nginx's scenario with two variants only."""
     names = ("nodelay-off", "nodelay-on")

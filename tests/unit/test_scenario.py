@@ -22,15 +22,9 @@ from nagle_lab.lab.scenarios.scenario import (
     Sweep,
 )
 from nagle_lab.lab.scenarios.scenario_file import find_scenario, load_scenario, scenarios
-from support.repository import REPOSITORY
+from support.repository import REPOSITORY, named
 
-NGINX = REPOSITORY / "scenarios" / "nginx-static" / "scenario.toml"
 EXAMPLE = REPOSITORY / "tests" / "support" / "scenario.toml"  # what it says, the real ones may stop saying
-
-
-@pytest.fixture
-def nginx() -> Scenario:
-    return load_scenario(NGINX)
 
 
 @pytest.mark.parametrize("scenario", scenarios().values(), ids=lambda scenario: scenario.name)
@@ -52,10 +46,6 @@ LABS = [lab for scenario in scenarios().values() for lab in scenario.labs.values
 EXTENDED = set((REPOSITORY / "scenarios").glob("*/services.yaml"))  # what Compose files of labs extend
 FILES = sorted({file for lab in LABS for file in lab.compose} | EXTENDED)
 STARTING = sorted({lab.compose[0] for lab in LABS} | EXTENDED - {SHARED_SERVICES})
-
-
-def named(file: Path) -> str:
-    return str(file.relative_to(REPOSITORY))
 
 
 @pytest.mark.parametrize("file", FILES, ids=named)

@@ -11,7 +11,7 @@ from urllib.parse import urldefrag
 import pytest
 
 from nagle_lab.lab.scenarios.scenario_file import scenarios
-from support.repository import CAPTURES, REPOSITORY
+from support.repository import CAPTURES, REPOSITORY, named
 from support.site import SITE, module
 
 STRICT = {"default-src 'none'", "style-src 'self'", "base-uri 'none'", "form-action 'none'"}
@@ -204,7 +204,7 @@ def test_every_variant_and_every_recorded_size_is_taken(data):
 
 def test_every_recorded_case_and_exhibit_is_run_or_listed_with_a_reason(data):
     folders = {
-        str(folder.relative_to(REPOSITORY))
+        named(folder)
         for kind in ("lookalikes", "families", "stacks")
         for folder in (CAPTURES / kind).iterdir()
         if (folder / "truth.json").is_file()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import nagle_lab
-from support.repository import REPOSITORY
+from support.repository import REPOSITORY, named
 
 PACKAGE = Path(nagle_lab.__file__).parent
 ROOMS = (
@@ -142,7 +142,7 @@ OTHERS = ("bench", "docs", "maintenance", "site")
 SCRIPTS = [path for folder in OTHERS for path in (REPOSITORY / folder).rglob("*.py")]
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+@pytest.mark.parametrize("path", SCRIPTS, ids=named)
 def test_what_a_script_imports_from_the_package_is_there(path: Path):
     """Of some nobody notices for weeks, because no other test runs them."""
     for node in ast.walk(ast.parse(path.read_text())):

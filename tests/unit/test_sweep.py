@@ -24,7 +24,6 @@ from nagle_lab.experiments.sweep import (
     run_through,
 )
 from nagle_lab.experiments.trials import TrialOutcome
-from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.experiments.sweep import show_sweep
 from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import judge_run
@@ -194,11 +193,6 @@ def test_the_table_has_the_doubling_sizes_and_both_sides_of_each_edge():
     assert "starts to stall at VALUE_BYTES=1387 (last clean: 1386)" in text
     assert "stops stalling at VALUE_BYTES=2834, the first clean size (last stalled: 2833)" in text
     assert max(map(len, text.splitlines())) <= 100
-
-
-@pytest.fixture
-def nginx():
-    return find_scenario("nginx-static")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from support.repository import REPOSITORY
+from support.repository import REPOSITORY, named
 
 READ = [
     *REPOSITORY.glob("*.md"),
@@ -37,7 +37,7 @@ INSTEAD = {
 @pytest.mark.parametrize(("phrase", "instead"), INSTEAD.items(), ids=INSTEAD)
 def test_a_phrase_that_nobody_understood_is_not_used(phrase: str, instead: str):
     pattern = re.compile(r"\s+".join(map(re.escape, phrase.split())), re.IGNORECASE)
-    found = [str(path.relative_to(REPOSITORY)) for path in READ if pattern.search(path.read_text(encoding="utf-8"))]
+    found = [named(path) for path in READ if pattern.search(path.read_text(encoding="utf-8"))]
     assert not found, f"write: {instead}"
 
 
