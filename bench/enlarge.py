@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from nagle_lab.capture.capture import open_capture
-from nagle_lab.capture.take import Taker
+from nagle_lab.capture.take import records
 
 ETHERNET, TCP_SEQ, TCP_ACK, TCP_FLAGS = 14, 4, 8, 13
 STEP = 10_000_019  # added to the numbers of each round; more than a round carries on one connection
@@ -26,11 +26,8 @@ def enlarge(small: Path, large: Path, packets: int, before: int = 0) -> int:
     """
     content = np.frombuffer(small.read_bytes(), np.uint8).copy()
     order = {b"\x4d\x3c": "<", b"\xd4\xc3": "<", b"\xa1\xb2": ">"}[content[:2].tobytes()]
-    records: list[tuple[int, int]] = []
     with open_capture(small, window_bytes=2 * len(content), sha256=False) as capture:
-        for _ in capture.read(Taker(lambda *record: records.append((record[1], record[6])))):
-            pass
-    link, ts = np.array(records, np.int64).T
+        link, ts = np.array([(record.at, record.ts) for record in records(capture)], np.int64).T
     seconds = ts // 1_000_000_000
     tcp = link + ETHERNET + (content[link + ETHERNET] & 15).astype(np.int64) * 4
     acks = tcp[(content[tcp + TCP_FLAGS] & ACK) != 0]
