@@ -2,12 +2,14 @@
 
 from datetime import date
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.ask import Store, questions, sql_of
+from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.overview import overview
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.schedule import run
@@ -22,10 +24,11 @@ DAY = 86_400 * SECOND
 T0 = 1_700_000_000 * SECOND  # 2023-11-14 22:13:20
 
 
-class Silent:
-    def begin(self, *_): ...
-    def stretch(self, *_): ...
-    def series(self, *_): ...
+def results_of(folder: Path) -> tuple[Folder, list[JudgedSeries]]:
+    """Where a run puts what it finds of the series in a folder, and what it says of each; nobody is told of it."""
+    out = Folder(str(folder / "out"))
+    workers = workers_of("concurrent.futures:ThreadPoolExecutor", 1)
+    return out, run(series_of([str(folder)]), out, workers, Mock(), size=1)
 
 
 def clean(t0: int, server=("10.0.1.1", 80)) -> Conversation:
@@ -55,8 +58,7 @@ def store(tmp_path_factory) -> Store:
     write(folder, "web-2/eth0-20231115.pcap", stalled(30, ("10.0.0.2", 41_000), new, t0_ns=T0 + DAY))
     (folder / "web-2" / "eth0-20231116.pcap").write_bytes(b"nothing")
     write(folder, "web-3/eth0.pcap", clean(T0))
-    out = Folder(str(folder / "out"))
-    run(series_of([str(folder)]), out, workers_of("concurrent.futures:ThreadPoolExecutor", 1), Silent(), size=1)
+    out, _ = results_of(folder)
     return Store(out)
 
 
@@ -115,8 +117,7 @@ def test_kernels_are_told_by_their_syns(tmp_path):
                           ("lwip", "stacks/lwip-two-writes/capture.pcap.gz")):  # fmt: skip
         (tmp_path / name).mkdir()
         (tmp_path / name / Path(capture).name).write_bytes((CAPTURES / capture).read_bytes())
-    out = Folder(str(tmp_path / "out"))
-    run(series_of([str(tmp_path)]), out, workers_of("concurrent.futures:ThreadPoolExecutor", 1), Silent(), size=1)
+    out, _ = results_of(tmp_path)
     both, one = sorted(answers(Store(out), "by-kernel"), key=lambda row: row["server"])
     expected = analyze(CAPTURES / "reference/nginx-static-nodelay-off/server.pcap").summary
     assert (both["client"], both["server"], both["connections"], both["exchanges"], both["stalls"]) == (
@@ -145,10 +146,7 @@ def test_without_a_store_there_is_nothing_to_ask(tmp_path):
 def test_tables_without_rows_can_be_asked_too(tmp_path):
     (tmp_path / "h").mkdir()
     (tmp_path / "h" / "e.pcap").write_bytes(b"nothing")
-    out = Folder(str(tmp_path / "out"))
-    (judged,) = run(
-        series_of([str(tmp_path)]), out, workers_of("concurrent.futures:ThreadPoolExecutor", 1), Silent(), size=1
-    )
+    out, (judged,) = results_of(tmp_path)
     assert (judged.verdict, judged.reason) == ("INVALID", "e.pcap: not a capture: give a pcap or pcapng file")
     for question in questions():
         Store(out).ask(question.sql)
