@@ -32,7 +32,7 @@ from nagle_lab.runs.witnesses import Counters, Untraced
 from support.recorded import slow_release
 from support.repository import REFERENCE
 from support.run_folders import change, reseal
-from support.stories import nodelay, server_held, talk, thinks_then_one_write
+from support.stories import nodelay, server_held, talk, thinks_then_one_write, two_part_reply
 from support.synthetic import MS, SECOND, Conversation, Segment, merge, pcap_bytes
 
 SERVER = ("10.0.0.2", 8080)
@@ -538,6 +538,16 @@ def test_a_traced_run_that_stalls_less_often_is_no_contradiction_and_says_so(tra
     change(traced, "manifest.json", lambda m: m.update(traced=None))
     change(traced, "witnesses.json", lambda w: w.update(untraced=None))
     assert judged(traced).exit_code() is Exit.CONTRADICTED
+
+
+def test_what_takes_longer_than_the_stalls_is_said_to_do_so_while_traced(traced):
+    """strace slows the server: its own time is no news of the software."""
+
+    def slowly(c: Conversation, number: int) -> None:
+        two_part_reply(c, header=300 * MS, ack=41 * MS)
+
+    replace_captures(traced, talk(slowly, 101, server=SERVER).segments)
+    assert "; but another cause took more time while it was traced (" in judged(traced).reason
 
 
 def test_what_the_run_without_strace_contradicts_the_traced_one_does_too(traced):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nagle_lab.capture.stored import write_whole
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.reason import OTHER_CAUSE
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
@@ -143,9 +144,12 @@ def judge_run(folder: Path) -> Run:
 
 
 def _after_tracing(verdict: Verdict, reason: str, untraced: Untraced) -> tuple[Verdict, str]:
-    """A traced run's verdict: a stall is proved whoever looks on, but strace may hide one, so it is never CLEAN."""
+    """A traced run's verdict: a stall is proved whoever looks on, but strace may hide one, so it is never CLEAN.
+
+    What takes more time than the stalls may be strace itself.
+    """
     if verdict is not Verdict.CLEAN:
-        return verdict, reason
+        return verdict, reason.replace(OTHER_CAUSE, f"{OTHER_CAUSE} while it was traced")
     before = f"{untraced.stalled_exchanges} of {untraced.exchanges} did without tracing ({untraced.run})"
     return Verdict.INCONCLUSIVE, f"{reason}; but {before}: strace slowed what it recorded"
 

@@ -46,6 +46,8 @@ def _is_late(summary: Summary) -> bool:
     return hold is not None and wait is not None and 2 * hold.high < wait.p50 and len(summary.held_ends) == 1
 
 
+OTHER_CAUSE = "but another cause took more time"
+
 # Between exchanges a client may pause as it likes, and a path is as long as it is.
 _NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
 
@@ -78,7 +80,7 @@ def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obs
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays
     if is_pause and may_have_waited(idle_gaps, obstacles):
         return f"; whether data waited for other late ACKs, too ({times}), cannot be told of all of them"
-    return f"; but another cause took more time ({times}): {CAUSES[cause]}"
+    return f"; {OTHER_CAUSE} ({times}): {CAUSES[cause]}"
 
 
 def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:

@@ -69,7 +69,7 @@ class VerdictInput:
         not open
     cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
     without_data_share : of the TCP segments: pure ACKs and what begins and ends connections
-    is_of_both_ends : it was judged with another capture of the same traffic, and each end is near one of them
+    is_of_both_ends : each end is near the capture, or near one of two of the same traffic that were judged together
     """
 
     tcp_packets: int
@@ -254,7 +254,10 @@ WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
     f"then; {WITH_WATCH}",
 }
-_VARIES_AT_BOTH_ENDS = "data followed a late ACK, but a busy host or the path may delay as much; capture for longer"
+_VARIES_AT_BOTH_ENDS = (
+    "data followed a late ACK, but a busy host or the path may delay as much; capture for longer, or while less runs "
+    "beside it"
+)
 _ACKS_LEFT_OUT = (
     "data followed an ACK that is not in the capture, nor is any other without data, "
     "as if a filter had left them out; capture with the filter 'tcp', and keep all of it"
