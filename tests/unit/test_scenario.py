@@ -98,7 +98,7 @@ def test_settings_win_over_the_environment_and_that_over_defaults(nginx: Scenari
         "KEEPALIVE": "on",
         "TCP_NODELAY": "on",
         "TCP_NOPUSH": "off",
-        "RTT_MS": "20",
+        "RTT_MS": "0",
     }
 
 
