@@ -123,6 +123,8 @@ def test_an_exhibit_is_asked_for_by_name_or_ecosystem():
     assert {exhibit.ecosystem for exhibit in exhibits(["npm", "go"])} == {"npm", "go"}
     with pytest.raises(NagleLabError, match=r"no exhibit pypi/nothing: nagle-lab museum --list prints their names"):
         exhibits(["pypi/nothing"])
+    with pytest.raises(NagleLabError, match=r"no exhibit hypercorn: did you mean pypi/hypercorn\?"):
+        exhibits(["hypercorn"])
     with pytest.raises(NagleLabError, match="no museum there: run this in a checkout"):
         exhibits(museum=MUSEUM / "nowhere")
 

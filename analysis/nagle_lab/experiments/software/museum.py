@@ -137,7 +137,9 @@ def exhibits(names: Sequence[str] = (), museum: Path = MUSEUM) -> list[Exhibit]:
         return every
     known = {exhibit.name for exhibit in every} | set(ECOSYSTEMS)
     if unknown := [name for name in names if name not in known]:
-        raise NagleLabError(f"there is no exhibit {unknown[0]}: nagle-lab museum --list prints their names")
+        meant = [name for name in sorted(known) if name.endswith(f"/{unknown[0]}")]
+        hint = f"did you mean {meant[0]}?" if meant else "nagle-lab museum --list prints their names"
+        raise NagleLabError(f"there is no exhibit {unknown[0]}: {hint}")
     return [exhibit for exhibit in every if exhibit.name in names or exhibit.ecosystem in names]
 
 
