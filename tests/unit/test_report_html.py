@@ -629,7 +629,7 @@ def test_a_sweep_marks_its_cliff():
     page = sweep_page(EVIL, "VALUE_BYTES", [series, SweepSeries("empty", "nagle", 1)])
     harmless(page)
     assert page.count("1387 | 1388") == page.count("2834 | 2835") == 1
-    assert "starts to stall at VALUE_BYTES=1388" in page
+    assert "starts to stall at VALUE_BYTES=1388" in page and f"Of the {len(series.points)} sizes, those that" in page
     assert len(Tree(page).of("g", "mark")) == len(series.points)
 
 
