@@ -8,7 +8,7 @@ import pytest
 
 from nagle_lab.guard.tracing import strace_command
 from support.guarded import SERVER
-from support.traced import NODE_ASKS, line, lines, program, writes_of
+from support.traced import NODE_ASKS, line, lines, program, traced, writes_of
 
 pytestmark = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
 
@@ -94,3 +94,20 @@ def test_of_a_go_program(tmp_path):
         (line(path, "send(peer, 200)"), "main.reply", "write", 200),
         (line(path, "send(peer, 600)"), "main.reply", "write", 600),
     ]
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="there is no Go")
+@pytest.mark.skipif(not strace_command.has_stacks(), reason="this strace prints no stacks")
+def test_of_a_go_program_that_is_deleted_when_it_ends(tmp_path):
+    """As `go test` does with what it builds."""
+    path = program(tmp_path, "server.go", GO)
+    subprocess.run(["go", "build", "-ldflags=-s -w", "-o", tmp_path / "server", path], check=True)
+    run = traced(
+        tmp_path, ["sh", "-c", f"cp {tmp_path}/server {tmp_path}/made && {tmp_path}/made; rm {tmp_path}/made"]
+    )
+    assert run.writes and [place[:2] for place in lines(run.writes)] == [
+        (line(path, "send(peer, 200)"), "main.reply"),
+        (line(path, "send(peer, 600)"), "main.reply"),
+    ]
+    left = sorted(file.name for file in (run.guarded.folder / "stacks").iterdir())
+    assert left == ["capture.pcapng", "outcome.json", "strace.txt"]

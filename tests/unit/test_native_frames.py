@@ -55,6 +55,26 @@ def test_the_nearest_name_in_a_stripped_binary_is_no_function_of_the_call(monkey
     assert [place[2] for place in (*found.libraries, *found.program)] == ["curl_url_strerror"]
 
 
+def test_of_a_go_program_whose_file_is_gone_nothing_that_it_exports_is_named(monkeypatch):
+    """`go test` deletes it: far behind what it exports to C is anything."""
+    monkeypatch.setattr(addresses, "can_find", lambda: True)
+    gone = "/tmp/go-build1/b001/greeter.test"
+    stack = [f"{gone}(_cgo_topofstack+0xf466) [0x10]", f"{gone}(crosscall2+0x9) [0x20]", f"{gone}(own+0x1) [0x30]"]
+    (found,) = native_frames.where([stack])
+    assert found.program == (("", 0, "greeter.test+0x10"),)
+    assert found.why == f"{gone}, which has the lines, is not on this machine any more: go test -o FILE keeps it"
+    (named,) = native_frames.where([[stack[0], f"{gone}(greeter.answer+0x8) [0x20]"]])
+    assert named.program == (("", 0, "greeter.answer"),)
+
+
+def test_a_copy_of_a_program_that_is_gone_is_looked_into(monkeypatch):
+    places = {"/k/0": {0x10: [("/a.go", 24, "answer")]}}
+    monkeypatch.setattr(addresses, "lines", lambda binary, _: places.get(binary, {}))
+    for gone in ("/tmp/server", "/tmp/server (deleted)"):
+        (found,) = native_frames.where([[f"{gone}(crosscall2+0x900) [0x10]"]], copies={"/tmp/server": "/k/0"})
+        assert (found.program, found.why) == ((("/a.go", 24, "answer"),), "")
+
+
 def test_the_sizes_of_exported_functions():
     if not shutil.which("nm"):
         pytest.skip("nm is not on this machine")

@@ -10,10 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Unpack
 
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.guard.tracing.calls import Call, Trace
-from nagle_lab.guard.tracing.native_frames import CallSite, where
+from nagle_lab.guard.tracing.native_frames import CallSite, HowToLook, where
 
 _NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
 
@@ -41,7 +42,7 @@ def sites_in_another_run(calls: Sequence[Call], traced: Trace, stacked: Trace) -
     keys = {call: key for key, call in _keyed(traced) if call in wanted}
     kinds = {_kind(key) for key in keys.values()}
     like = [(key, tuple(call.stack)) for key, call in _keyed(stacked) if _kind(key) in kinds and call.stack]
-    sites = _sites(stack for _, stack in like)
+    sites = _sites((stack for _, stack in like), copies=stacked.programs)
     by_kind: dict[object, set[CallSite]] = defaultdict(set)
     exactly: dict[object, CallSite] = {}
     for key, stack in like:
@@ -127,9 +128,7 @@ def _what(call: Call) -> tuple[object, ...]:
     return call.command, call.name, call.option, call.value
 
 
-def _sites(
-    stacks: Iterable[tuple[str, ...]], *, attached: bool = False, elsewhere: bool = False
-) -> dict[tuple[str, ...], CallSite]:
+def _sites(stacks: Iterable[tuple[str, ...]], **how: Unpack[HowToLook]) -> dict[tuple[str, ...], CallSite]:
     """Where the calls with these stacks were made; each different one is looked at once."""
     different = list(dict.fromkeys(stacks))
-    return dict(zip(different, where(different, attached=attached, elsewhere=elsewhere), strict=True))
+    return dict(zip(different, where(different, **how), strict=True))

@@ -1,6 +1,7 @@
 """A command that stalled run again under strace: which two writes made each stall, and what tracing did to it."""
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
 from nagle_lab.guard.tracing.strace_output import read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
+_PROGRAMS = "programs"  # a folder of copies in that of the third, until their lines are known
 _SLOWER, _AT_LEAST_S = 20, 60.0
 
 
@@ -54,11 +56,16 @@ def with_writes(
         environment = dict(surroundings.get("environment", {}))
         environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
         where: Surroundings = {**surroundings, "environment": environment}
+        programs = folder / _PROGRAMS if stacks else None
+        if programs:
+            programs.mkdir()
         traced = strace_command.traced(command, folder / strace_command.CALLS, stacks=stacks)
         announce(f"running it again under strace{', with native stacks' if stacks else ''}")
-        guarded = run(traced, folder, limit_s=most_s, network=network, **where)
+        guarded = run(traced, folder, limit_s=most_s, network=network, programs=programs, **where)
         try:
-            return guarded, read_trace(folder / strace_command.CALLS)
+            trace = read_trace(folder / strace_command.CALLS)
+            trace.programs = guarded.outcome.programs
+            return guarded, trace
         except OSError:
             raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
 
@@ -74,6 +81,7 @@ def with_writes(
     except NagleLabError as error:
         return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
     writes = writes_of_traced(first.result, guarded.capture, result, trace, stacked)
+    shutil.rmtree(first.guarded.folder / STACKED / _PROGRAMS, ignore_errors=True)
     writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
     return replace(first, writes=writes, traced=TracedCommand(guarded.capture, result, guarded.outcome.took_s))
 

@@ -25,6 +25,7 @@ from nagle_lab.guard.recording.job import (
     write_record,
 )
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
+from nagle_lab.guard.tracing.program_keeper import ProgramKeeper
 from nagle_lab.host import children, namespace
 
 
@@ -63,6 +64,9 @@ def _run(job: Job, folder: Path) -> Outcome:
     except children.NotStartedError as error:
         recorder.stop()
         return Outcome(status=error.status, problem=str(error), try_another_way=False)
+    keeper = ProgramKeeper() if job.programs else None
+    if keeper:
+        keeper.start()
     ended = child.wait(job.limit_s)
     took_s = time.monotonic() - started
     left = children.end_the_rest()
@@ -82,6 +86,7 @@ def _run(job: Job, folder: Path) -> Outcome:
         sent=None if sent is None or sent_before is None else sent - sent_before,
         took_s=round(took_s, 3),
         ended_by_us=left,
+        programs=keeper.copy_gone(Path(job.programs)) if keeper else {},
     )
 
 

@@ -46,6 +46,7 @@ class Job(msgspec.Struct, frozen=True):
     without_nodelay: bool = False  # whether the option is taken away from the command
     output: str = ""  # a file for what the command prints
     parts: bool = False  # whether the capture is cut into parts on request (see cuts.CutClient)
+    programs: str = ""  # a folder for copies of programs whose files are gone in the end; empty: none are made
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Outcome(msgspec.Struct, frozen=True):
     ended_by_us: list[str] = []  # processes that were left when the command had ended
     not_traced: str = ""  # why strace could not attach, and what to do
     io_uring: bool = False  # whether what strace attached to writes without calls, too
+    programs: dict[str, str] = {}  # the paths of programs whose files are gone, and copies of these
 
     @property
     def signal(self) -> int | None:

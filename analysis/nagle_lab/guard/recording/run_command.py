@@ -66,6 +66,7 @@ class HowToRun(Surroundings, total=False):
     limit_s: float | None  # after which the command is ended
     without_nodelay: bool  # whether TCP_NODELAY is taken away from it
     parts: bool  # whether what runs there may have the capture cut (cuts.CutClient)
+    programs: Path | None  # an existing folder for copies of programs whose files are gone in the end
 
 
 def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> Job:
@@ -84,6 +85,7 @@ def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> J
         without_nodelay=how.get("without_nodelay", False),
         output=str(how.get("output", "")),
         parts=parts,
+        programs=str(how.get("programs") or ""),
     )
 
 

@@ -79,6 +79,7 @@ class Trace:
     began: int = 0  # ns since the epoch: the first call in it, of any kind; 0: there is none
     ended: int = 0  # the last one
     options: list[Call] = field(default_factory=list)  # of all sockets
+    programs: dict[str, str] = field(default_factory=dict)  # files that are gone, and copies of them to look into
 
     def stream(self, way: Direction, before: int) -> Stream | None:
         """The stream from one end to the other; where ports were used again, the latest that began before a time."""
