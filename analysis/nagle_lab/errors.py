@@ -2,9 +2,10 @@
 
 import errno
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from enum import IntEnum
+from pathlib import Path
 
 
 class Exit(IntEnum):
@@ -51,6 +52,17 @@ def os_problem(error: OSError) -> NagleLabError:
     to_do = _TO_DO.get(error.errno or 0, f"{error.strerror or error}: check the path and its permissions")
     of = error.filename or ("what this command writes" if error.errno in _BY_WRITING else "")
     return NagleLabError(f"{of}: {to_do}" if of else to_do)
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """In the block nothing else is written than ``file``: what the system refuses says so, where it names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _BY_WRITING and error.filename is None:
+            error.filename = str(file)
+        raise
 
 
 def worst(codes: Iterable[Exit]) -> Exit:

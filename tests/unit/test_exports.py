@@ -4,6 +4,8 @@ import csv
 import importlib
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -391,3 +393,20 @@ def test_a_run_that_cannot_be_judged_is_an_error_case(run, tmp_path):
         judge_run(folder)
     run("analyze", folder, "--junit", tmp_path / "j.xml")
     assert ended(parsed((tmp_path / "j.xml").read_bytes())) == {"run": "error"}
+
+
+# --------------------------------------------------------------------------------------------- no room
+
+
+@pytest.mark.parametrize("output", ["junit", "markdown", "html", "csv", "parquet", "annotate"])
+def test_a_file_for_which_there_is_no_room_is_named(tmp_path, output):
+    """`ulimit -f` refuses the first byte, as a full disk does: where it is written, or where the file is closed."""
+    if output == "parquet":
+        pytest.importorskip("pyarrow")
+    file, capture = tmp_path / f"x.{output}", OFF / "server.pcap"
+    options = ["annotate", "-o", file] if output == "annotate" else ["analyze", f"--{output}={file}"]
+    command = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "nagle_lab", *options, capture]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == Exit.UNUSABLE
+    assert {line.partition(": too large")[0] for line in done.stderr.splitlines()} == {f"nagle-lab: {file}"}
+    assert list(tmp_path.iterdir()) == []

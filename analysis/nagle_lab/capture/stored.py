@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, naming
 
 STDIN, STDIN_NAME = "-", "standard input"
 
@@ -175,8 +175,12 @@ def writing_whole(file: Path) -> Iterator[BinaryIO]:
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)  # of a process of that number that was killed; or a link that somebody put there
     try:
-        with part.open("xb") as stream:
+        stream = part.open("xb")
+        try:
             yield stream
+        finally:
+            with naming(file):
+                stream.close()
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
@@ -184,7 +188,7 @@ def writing_whole(file: Path) -> Iterator[BinaryIO]:
 
 def write_whole(file: Path, content: bytes) -> None:
     """Write ``file``, over an earlier one, whole or not at all. Raises OSError."""
-    with writing_whole(file) as stream:
+    with writing_whole(file) as stream, naming(file):
         stream.write(content)
 
 

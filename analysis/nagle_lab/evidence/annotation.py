@@ -8,7 +8,7 @@ from pathlib import Path
 from nagle_lab.capture.comment_writer import copy_commented
 from nagle_lab.capture.stored import writing_whole
 from nagle_lab.diagnosis.result.result import Result, Stall
-from nagle_lab.errors import NagleLabError, printable
+from nagle_lab.errors import NagleLabError, naming, printable
 from nagle_lab.evidence.ladder import parts_of
 
 MARK = "nagle-lab stall"
@@ -28,7 +28,7 @@ def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = 
     _require_free(out, paths, force)
     if not result.source.packets:
         raise NagleLabError(f"{paths[0]}: there is no packet in it to annotate: {result.reason}")
-    with writing_whole(out) as file:
+    with writing_whole(out) as file, naming(out):
         copied = copy_commented(paths, file, verdict_comment(result), comments(result))
         if (copied.packets, copied.sha256) != (result.source.packets, result.source.sha256):
             raise NagleLabError(f"{paths[0]}: changed while it was being annotated: copy it, then annotate the copy")

@@ -11,7 +11,7 @@ from nagle_lab.capture.compression import GZIP_MAGIC, ZSTD_MAGIC
 from nagle_lab.capture.pcap import MAGICS as PCAP_MAGICS
 from nagle_lab.capture.pcapng import MAGIC as PCAPNG_MAGIC
 from nagle_lab.capture.stored import STDIN, write_whole
-from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.errors import Exit, NagleLabError, naming
 
 if TYPE_CHECKING:
     from nagle_lab.diagnosis.result.result import Result
@@ -280,7 +280,7 @@ def write_export(file: Path, text: str) -> None:
     """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
     content = text.encode("utf-8", "backslashreplace")
     if not _is_replaced(file):
-        with file.open("ab") as stream:  # /dev/stdout may be a file that others write to, too
+        with naming(file), file.open("ab") as stream:  # /dev/stdout may be a file that others write to, too
             stream.write(content)
         return
     write_whole(file.resolve(), content)

@@ -7,14 +7,14 @@ import csv
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nagle_lab.capture.stored import writing_whole
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.errors import NagleLabError, printable
+from nagle_lab.errors import NagleLabError, naming, printable
 
 Column = tuple[str, type, Callable[[Any], object]]
 
@@ -132,24 +132,34 @@ def table_files(file: Path, writer: type[CsvWriter | ParquetWriter]) -> Iterator
     with ExitStack() as stack:
         streams = [stack.enter_context(writing_whole(each)) for each in (file, *beside(file))]
         writers = (writer(stream, columns) for stream, columns in zip(streams, tables, strict=True))
-        yield TableFiles([stack.enter_context(closing(each)) for each in writers])
+        yield TableFiles(file, [stack.enter_context(_closing(each, file)) for each in writers])
+
+
+@contextmanager
+def _closing(writer: CsvWriter | ParquetWriter, file: Path) -> Iterator[CsvWriter | ParquetWriter]:
+    try:
+        yield writer
+    finally:
+        with naming(file):
+            writer.close()
 
 
 class TableFiles:
-    """The open files of a table's stalls, connections and exchanges."""
+    """The open files of a table's stalls, connections and exchanges; ``file`` is what the first is called."""
 
-    def __init__(self, writers: Sequence[CsvWriter | ParquetWriter]) -> None:
-        self._writers = writers
+    def __init__(self, file: Path, writers: Sequence[CsvWriter | ParquetWriter]) -> None:
+        self._file, self._writers = file, writers
 
     def add(self, source: str, result: Result) -> None:
         """Add the rows of one capture; ``source`` is what their first column says."""
         assert result.exchanges is not None, "listed where a table is wanted"
         stalls, connections, exchanges = self._writers
-        for at in range(0, len(result.stalls), _ROWS_AT_ONCE):
-            stalls.write(source, list(enumerate(result.stalls[at : at + _ROWS_AT_ONCE], at + 1)))
-        for writer, rows in ((connections, result.connections), (exchanges, result.exchanges)):
-            for at in range(0, len(rows), _ROWS_AT_ONCE):
-                writer.write(source, rows[at : at + _ROWS_AT_ONCE])
+        with naming(self._file):
+            for at in range(0, len(result.stalls), _ROWS_AT_ONCE):
+                stalls.write(source, list(enumerate(result.stalls[at : at + _ROWS_AT_ONCE], at + 1)))
+            for writer, rows in ((connections, result.connections), (exchanges, result.exchanges)):
+                for at in range(0, len(rows), _ROWS_AT_ONCE):
+                    writer.write(source, rows[at : at + _ROWS_AT_ONCE])
 
 
 def _pyarrow() -> Any:
