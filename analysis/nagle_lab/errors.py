@@ -42,6 +42,7 @@ _TO_DO = {
     errno.ENFILE: "too many open files on this machine: close some programs",
     errno.EAGAIN: "no more processes or threads: raise `ulimit -u`, or end some",
 }
+DISK_FULL = "disk full while writing"  # how such a line begins
 _BY_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -52,6 +53,13 @@ def os_problem(error: OSError) -> NagleLabError:
     to_do = _TO_DO.get(error.errno or 0, f"{error.strerror or error}: check the path and its permissions")
     of = error.filename or ("what this command writes" if error.errno in _BY_WRITING else "")
     return NagleLabError(f"{of}: {to_do}" if of else to_do)
+
+
+def disk_full(error: OSError, what: str, folder: Path) -> str:
+    """Say that ``what`` could not be written in ``folder`` for want of room; empty where it was something else."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return ""
+    return f"{DISK_FULL} {what}: make room in {folder}"
 
 
 @contextmanager

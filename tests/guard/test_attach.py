@@ -17,6 +17,7 @@ from support.guarded import GUARD
 from support.living import PORT, stalling
 from support.namespaces import is_recorded, sent
 from support.repository import STALLED
+from support.rights import mount_refused, with_room
 from support.waiting import unread, within
 
 pytestmark = pytest.mark.usefixtures("may_record")
@@ -156,3 +157,17 @@ def test_a_recorder_that_a_signal_ended_before_it_began_was_interrupted(tmp_path
     monkeypatch.setattr(record_running, "program", lambda *_: ["sh", "-c", "kill -TERM $$"])
     with pytest.raises(KeyboardInterrupt):
         record_running.record_running(tmp_path, Target(interface="lo"))
+
+
+@pytest.mark.parametrize("what", [["--interface=lo", "--port=18080"], [f"--pid={os.getpid()}"]])
+@pytest.mark.parametrize(("room", "unwritten"), [(0, "the recording"), (4, "the recording"), (8, "capture.pcapng")])
+def test_a_disk_without_room_for_the_recording_is_one_line(tmp_path, what, room, unwritten):
+    if refused := mount_refused():
+        pytest.skip(refused)
+    small = tmp_path / "small"
+    small.mkdir()
+    command = [*with_room(small, room), *GUARD, *what, "--seconds=0.2", f"--keep={small / 'kept'}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    _, *lines = done.stderr.splitlines()  # that it records
+    said = f"nagle-lab: disk full while writing {unwritten}: make room in {small / 'kept'}"
+    assert (done.returncode, lines) == (2, [said])

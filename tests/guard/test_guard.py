@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.experiments.software.guarded import Selection, allowed_end, judge_recording
 from support.command import in_process
 from support.guarded import GUARD, GuardEnded, guard, server
-from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable
+from support.rights import AS_ROOT, NOBODY, mount_refused, open_folder, reachable, with_room
 from support.waiting import within
 
 pytestmark = pytest.mark.long
@@ -488,6 +488,38 @@ def test_a_recording_that_breaks_off_keeps_the_commands_code(tmp_path):
     )
     assert (done.returncode, done.stdout) == (3, "done\n"), done.stderr
     assert "own, 3; the verdict is" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("keep", "room", "what"), [(True, 0, "the recording"), (True, 4, "capture.pcapng"), (False, 4, "capture.pcapng")]
+)
+def test_a_disk_without_room_for_the_recording_is_one_line(tmp_path, keep, room, what):
+    if refused := mount_refused():
+        pytest.skip(refused)
+    small = tmp_path / "small"
+    small.mkdir()
+    home = small / "kept" if keep else small
+    where = [f"--keep={home}"] if keep else []
+    command = [*with_room(small, room), "env", f"TMPDIR={small}", *GUARD, *where, "--", *server("two-writes")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, f"nagle-lab: disk full while writing {what}: make room in {home}\n")
+
+
+@pytest.mark.parametrize(("how", "verdict", "code"), [("two-writes", "STALL", 1), ("nodelay", "INVALID", 2)])
+def test_a_disk_that_fills_up_leaves_what_was_recorded(tmp_path, how, verdict, code):
+    if refused := mount_refused():
+        pytest.skip(refused)
+    small, capture = tmp_path / "small", tmp_path / "cut.pcapng"
+    small.mkdir()
+    line = shlex.join([*GUARD, f"--json={tmp_path / 'report.json'}", "--", *server(how, "60")])
+    kept = f"cp {small}/nagle-lab-guard-*/capture.pcapng {capture}"
+    command = [*with_room(small, 12), "env", f"TMPDIR={small}", "sh", "-c", f"{line}; code=$?; {kept}; exit $code"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["verdict"], done.returncode) == (verdict, code), done.stderr
+    full = f"disk full while writing capture.pcapng: make room in {small}"
+    assert verdict == "STALL" or report["reason"] == full
+    assert analyze(capture).source.packets > 20
 
 
 def test_a_killed_guard_ends_what_ignores_signals():

@@ -69,3 +69,14 @@ def reachable() -> list[str]:
         if any(Path(home) in path.parents for home in outermost):
             lines.append(f"mkdir -p {shlex.quote(str(path))} && mount --bind /mnt/{i} {shlex.quote(str(path))}")
     return lines
+
+
+def with_room(folder: Path, kilobytes: int) -> list[str]:
+    """What comes before a command for which ``folder``, on a small disk of its own, has so much room, kB.
+
+    Nobody else sees that disk; it takes what :func:`mount_refused` asks for.
+    """
+    at = shlex.quote(str(folder))
+    fill = f"head -c {(64 - kilobytes) << 10} /dev/zero > {at}/fill"
+    script = f'mount -t tmpfs -o size=64k tmpfs {at} && {fill} && exec "$@"'
+    return [*AS_ROOT, "unshare", "--mount", "sh", "-c", script, "sh"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Self
 
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, disk_full
 
 _PCAP_HEADER_BYTES = 24
 _RESERVE = ".reserve"
@@ -95,8 +95,8 @@ class RunFolder:
 
 def disk_problem(error: OSError, what: str, runs_dir: Path) -> NagleLabError:
     """The error that says why ``what`` cannot be written under ``runs_dir``."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NagleLabError(f"disk full while writing {what}: make room in {runs_dir}")
+    if full := disk_full(error, what, runs_dir):
+        return NagleLabError(full)
     to_do = "name another folder with --runs"
     if error.errno in (errno.EACCES, errno.EPERM):
         to_do = f"give your account write access, or {to_do}"

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.errors import NagleLabError, tell
+from nagle_lab.errors import NagleLabError, disk_full, tell
 from nagle_lab.experiments.software.guarded import WITHOUT
 from nagle_lab.experiments.writes.traced import STACKED, TRACED
-from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, PART, READY, REQUEST, RESERVE
+from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, PART, READY, REQUEST, RESERVE, TEMPORARY
 from nagle_lab.guard.tracing.strace_attached import STACKS, THREADS, UNTRACED
 from nagle_lab.guard.tracing.strace_command import CALLS
 
@@ -71,7 +71,7 @@ def recording_folder(keep: Path | None) -> Iterator[RecordingFolder]:
 
     In a folder that was named, packets stay, too, and the recording before beside them.
     """
-    folder = _named(keep) if keep else RecordingFolder(Path(tempfile.mkdtemp(prefix="nagle-lab-guard-")), False)
+    folder = _named(keep) if keep else RecordingFolder(Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}guard-")), False)
     try:
         yield folder
     except BaseException:
@@ -91,7 +91,8 @@ def _named(keep: Path) -> RecordingFolder:
         keep.mkdir(parents=True, exist_ok=True)
         there = sorted(path.name for path in keep.iterdir())
     except OSError as error:
-        raise NagleLabError(f"--keep {keep}: {(error.strerror or '').lower()}: name another folder") from None
+        problem = disk_full(error, "the recording", keep) or f"{(error.strerror or '').lower()}: name another folder"
+        raise NagleLabError(f"--keep {keep}: {problem}") from None
     if others := [name for name in there if name not in _RECORDED | _LEFT | {_EARLIER}]:
         raise NagleLabError(
             f"--keep {keep}: holds other files ({others[0]}): name a new folder, or an earlier recording's"

@@ -18,9 +18,11 @@ from nagle_lab.guard.recording.job import (
     JOB,
     OUTCOME,
     RESERVE,
+    RESERVED,
     Job,
     NamespaceState,
     Outcome,
+    no_room,
     read_record,
     write_record,
 )
@@ -36,10 +38,11 @@ def main(folder: str) -> None:
     if not job.parts:  # pytest's plugin reads it again
         (path / JOB).unlink()  # the environment may hold secrets, and whoever would remove it may be killed
     try:
-        (path / RESERVE).write_bytes(bytes(1 << 12))
+        (path / RESERVE).write_bytes(RESERVED)
         outcome = _run(job, path)
     except OSError as error:
-        outcome = Outcome(problem=f"{folder}: {error.strerror}", try_another_way=False)
+        problem = no_room(error, "the recording", path) or f"{folder}: {error.strerror}"
+        outcome = Outcome(problem=problem, try_another_way=False)
     except RuntimeError as error:  # a thread more than ulimit -u or the container allows
         outcome = Outcome(problem=f"the recorder could not start: {error}; see ulimit -u", try_another_way=False)
     with suppress(OSError):  # whoever waits for it sees that there is none
@@ -52,6 +55,8 @@ def _run(job: Job, folder: Path) -> Outcome:
     try:
         recorder = _prepare(job, folder)
     except OSError as error:  # this way leads to no namespace
+        if no_room(error, CAPTURE, folder):
+            raise
         return Outcome(problem=error.strerror or str(error))
     children.adopt_orphans()
     child = children.Child(job.command, job.environment, job.cwd, _becoming(job))

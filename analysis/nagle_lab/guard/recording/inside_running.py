@@ -9,7 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.guard.recording.job import CAPTURE, OUTCOME, READY, REQUEST, Outcome, Request, write_record
+from nagle_lab.guard.recording.job import (
+    CAPTURE,
+    OUTCOME,
+    READY,
+    REQUEST,
+    RESERVE,
+    Outcome,
+    Request,
+    no_room,
+    write_record,
+)
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_attached import (
@@ -33,9 +43,10 @@ def main(folder: str) -> None:
     try:
         outcome = _record(request, path)
     except OSError as error:
-        outcome = Outcome(problem=error.strerror or str(error))
+        outcome = Outcome(problem=no_room(error, "the recording", path) or error.strerror or str(error))
     except NotTracedError as error:
         outcome = Outcome(not_traced=str(error))
+    (path / RESERVE).unlink(missing_ok=True)
     write_record(outcome, path / OUTCOME)
     for file in path.iterdir():
         with suppress(OSError):

@@ -5,6 +5,8 @@ It is a job, which runs a command there, or a request to record what runs alread
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -13,9 +15,13 @@ from typing import TypeVar
 
 import msgspec
 
+from nagle_lab.errors import NagleLabError, disk_full
+
 JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
 REQUEST, READY = "request.json", "ready"  # of what runs already
 RESERVE = "reserve"  # room for the outcome, should the disk be full by then
+RESERVED = bytes(1 << 12)
+TEMPORARY = "nagle-lab-"  # what the names of folders begin with that go away again
 PART = ".part"  # what a file's name ends with while it is written
 
 T = TypeVar("T")
@@ -99,6 +105,26 @@ class Outcome(msgspec.Struct, frozen=True):
     def signal(self) -> int | None:
         """The number of the signal that ended the command; None if none did."""
         return self.status - 128 if self.status is not None and self.status > 128 else None
+
+
+def no_room(error: OSError, what: str, folder: Path) -> str:
+    """A line that says where to make room for ``what`` in a recording's folder; empty where it is not that.
+
+    A temporary folder will be gone by then: it is the one that it is in.
+    """
+    lasting = next((one.parent for one in (folder, *folder.parents) if one.name.startswith(TEMPORARY)), folder)
+    return disk_full(error, what, lasting)
+
+
+@contextmanager
+def room_needed(folder: Path) -> Iterator[None]:
+    """Raise NagleLabError where the block finds the disk full while it writes to a recording's folder."""
+    try:
+        yield
+    except OSError as error:
+        if line := no_room(error, "the recording", folder):
+            raise NagleLabError(line) from None
+        raise
 
 
 def write_record(record: Job | Outcome, path: Path) -> None:

@@ -6,8 +6,19 @@ from pathlib import Path
 
 import msgspec
 
-from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.recording.job import OUTCOME, READY, REQUEST, Outcome, Request, Target, read_record
+from nagle_lab.errors import DISK_FULL, NagleLabError
+from nagle_lab.guard.recording.job import (
+    OUTCOME,
+    READY,
+    REQUEST,
+    RESERVE,
+    RESERVED,
+    Outcome,
+    Request,
+    Target,
+    read_record,
+    room_needed,
+)
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.host import children
@@ -27,13 +38,17 @@ def record_running(folder: Path, target: Target, *, seconds: float | None = None
     elif container:
         docker_output("inspect", "--type=container", "--format={{.Id}}", container)
     request = Request(target.pid, target.interface, target.ports, seconds, os.geteuid(), os.getegid(), trace)
-    (folder / REQUEST).write_bytes(msgspec.json.encode(request))
+    with room_needed(folder):
+        (folder / REQUEST).write_bytes(msgspec.json.encode(request))
+        (folder / RESERVE).write_bytes(RESERVED)
     way = way_to(target.pid, container, trace=trace)
     outcome = _run(way, folder)
-    (folder / REQUEST).unlink(missing_ok=True)
-    (folder / READY).unlink(missing_ok=True)
+    for name in (REQUEST, READY, RESERVE):
+        (folder / name).unlink(missing_ok=True)
     if outcome.not_traced:
         raise NagleLabError(outcome.not_traced)
+    if outcome.problem.startswith(DISK_FULL) and outcome.status is None:
+        raise NagleLabError(outcome.problem)
     if outcome.problem and outcome.status is None:
         todo = "" if may_join_namespaces() or "docker" in way.before else ": run this as root"
         raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){todo}")

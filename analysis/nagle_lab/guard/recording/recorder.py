@@ -20,6 +20,7 @@ from struct import Struct, pack, unpack
 from typing import NamedTuple
 
 from nagle_lab.capture.writer import Pcapng
+from nagle_lab.guard.recording.job import no_room
 from nagle_lab.guard.recording.socket_poller import SocketPoller
 from nagle_lab.host import bpf
 
@@ -213,7 +214,8 @@ class Recorder(threading.Thread):
             self._write_all()
             self._end_file()
         except OSError as error:
-            self.problem = f"the capture could not be written ({error.strerror})"
+            full = no_room(error, self._path.name, self._path.parent)
+            self.problem = full or f"the capture could not be written ({error.strerror})"
             self._file.raw.close()  # what is left in the buffer cannot be written; Python 3.13 would say so on stderr
         finally:
             self._close_rings()
@@ -265,6 +267,7 @@ class Recorder(threading.Thread):
                 self._write_some()
 
     def _begin_file(self, path: Path) -> None:
+        self._path = path
         self._file = BufferedWriter(path.open("wb", buffering=0), 1 << 18)
         self._writer = Pcapng(self._file)
         for name in self._interfaces:

@@ -16,10 +16,13 @@ from nagle_lab.guard.recording.job import (
     CAPTURE,
     JOB,
     OUTCOME,
+    RESERVE,
+    RESERVED,
     Job,
     NamespaceState,
     Outcome,
     read_record,
+    room_needed,
     write_record,
 )
 from nagle_lab.guard.recording.launchers import Way, program, ways, why_no_namespace
@@ -116,7 +119,8 @@ def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
 
 def _run(way: Way, job: Job, folder: Path) -> Outcome:
     (folder / OUTCOME).unlink(missing_ok=True)
-    write_record(msgspec.structs.replace(job, namespace=way.namespace, way=way.name), folder / JOB)
+    with room_needed(folder):
+        write_record(msgspec.structs.replace(job, namespace=way.namespace, way=way.name), folder / JOB)
     command = [*way.before, *program("inside_command", str(folder))]
     try:
         ended = _ended(command, job.cwd)
@@ -151,6 +155,8 @@ def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
         raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: run it again")
     if not folder.exists():
         raise NagleLabError(f"{folder} was removed during the recording: keep the command from removing it")
+    with room_needed(folder):  # or it could not say so
+        (folder / RESERVE).write_bytes(RESERVED)
     return Outcome(problem=f"{way.name} ended with {status}", try_another_way=not (folder / CAPTURE).exists())
 
 
