@@ -168,6 +168,14 @@ def test_a_disk_without_room_for_the_recording_is_one_line(tmp_path, what, room,
     small.mkdir()
     command = [*with_room(small, room), *GUARD, *what, "--seconds=0.2", f"--keep={small / 'kept'}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    _, *lines = done.stderr.splitlines()  # that it records
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("nagle-lab: recording ")]
     said = f"nagle-lab: disk full while writing {unwritten}: make room in {small / 'kept'}"
     assert (done.returncode, lines) == (2, [said])
+
+
+def test_what_is_not_recorded_is_not_said_to_be(run, tmp_path, monkeypatch):
+    (tmp_path / "docker").write_text("#!/bin/sh\necho no such container: foo >&2\nexit 1\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = "nagle-lab: no such container: foo: docker ps lists the running containers\n"
+    assert run("guard", "--container=foo") == (2, "", said)

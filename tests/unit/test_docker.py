@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.host.docker import container_of_service
+from nagle_lab.host.docker import container_of_service, docker_output
+from nagle_lab.live.sockets.processes import of_container
 
 NO_PLUGIN = "echo \"unknown shorthand flag: 'q' in -q\" >&2; exit 125"
 NO_SERVICE = "echo no such service: web >&2; exit 1"
@@ -42,3 +43,16 @@ def test_the_container_of_a_service(tmp_path, monkeypatch):
     stand_in(tmp_path, "docker-compose", "echo c0ffee")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert container_of_service("web") == "c0ffee"
+
+
+@pytest.mark.parametrize(
+    "ask", [container_of_service, of_container, lambda name: docker_output("inspect", "--type=container", name)]
+)
+def test_an_account_that_may_not_use_docker_is_told_how_it_may(ask, tmp_path, monkeypatch):
+    """That docker ps lists the containers would be no help: it is refused, too."""
+    socket = "unix:///var/run/docker.sock"
+    stand_in(tmp_path, "docker", f"echo permission denied while connecting to the Docker API at {socket} >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NagleLabError) as refused:
+        ask("web")
+    assert str(refused.value) == "this account may not use Docker: run this as root, or join the group docker"

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from nagle_lab.errors import NagleLabError, last_line
 
+_NO_RIGHTS = "this account may not use Docker: run this as root, or join the group docker"
 _NO_SUCH_COMMAND = 125  # exit code of docker, without Compose for ``docker compose``
 
 
@@ -21,10 +22,32 @@ def container_of_service(service: str) -> str:
         done = subprocess.run([*compose, "ps", "-q", service], capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.strip():
             return done.stdout.split()[0]
+        _require_rights(done)
         if done.returncode != _NO_SUCH_COMMAND:
             why_not = f": {last_line(done.stderr)}" if done.returncode else " is not running"
             problem = f"service {service}{why_not}: run docker compose ps in the project's folder to see which are"
     raise NagleLabError(problem)
+
+
+def _require_rights(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise NagleLabError where Docker's client was refused at the daemon's socket."""
+    said = done.stderr.lower()
+    if done.returncode and "permission denied" in said and "docker" in said:
+        raise NagleLabError(_NO_RIGHTS)
+
+
+def require_docker_rights() -> None:
+    """Raise NagleLabError where there is a Docker that this account may not use."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            ["docker", "ps", "--quiet"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        _require_rights(done)
 
 
 def docker_output(*arguments: str) -> str:
@@ -33,6 +56,7 @@ def docker_output(*arguments: str) -> str:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise NagleLabError("--container needs Docker, but docker is not in PATH: install it") from None
+    _require_rights(done)
     if done.returncode:
         raise NagleLabError(f"{last_line(done.stderr, 'docker failed')}: docker ps lists the running containers")
     return done.stdout.strip()

@@ -148,8 +148,10 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
     ((name, value),) = asked.attached.items()
     until = f"for {asked.seconds:g} s" if asked.seconds else "until Ctrl-C"
     until += f", the first {untraced_s(asked.seconds):g} s without strace" if asked.trace else ""
-    tell(f"recording {name} {value} {until}")
-    guarded = record_running(folder, asked.target, seconds=asked.seconds, trace=asked.trace)
+    guarded = record_running(
+        folder, asked.target, seconds=asked.seconds, trace=asked.trace,
+        begins=lambda: tell(f"recording {name} {value} {until}"),
+    )  # fmt: skip
     result = judge_recording(guarded.capture, recording_gap(guarded.outcome), selection)
     if result.verdict is Verdict.INCONCLUSIVE and not result.source.tcp_packets:
         result = result.concluded(result.verdict, _NOTHING_PASSED)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -26,11 +27,18 @@ from nagle_lab.host.docker import container_of_service, docker_output
 from nagle_lab.host.privileges import may_join_namespaces
 
 
-def record_running(folder: Path, target: Target, *, seconds: float | None = None, trace: bool = False) -> Guarded:
+def record_running(
+    folder: Path,
+    target: Target,
+    *,
+    seconds: float | None = None,
+    trace: bool = False,
+    begins: Callable[[], None] = lambda: None,
+) -> Guarded:
     """Record to an existing, empty ``folder`` for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
 
-    With ``trace`` strace attaches to the target meanwhile; not to an interface. Raises NagleLabError where it is not
-    there, or may not be recorded.
+    With ``trace`` strace attaches to the target meanwhile; not to an interface. ``begins`` is called once there is
+    a way to the target. Raises NagleLabError where it is not there, or may not be recorded.
     """
     container = target.container
     if target.service:
@@ -42,6 +50,7 @@ def record_running(folder: Path, target: Target, *, seconds: float | None = None
         (folder / REQUEST).write_bytes(msgspec.json.encode(request))
         (folder / RESERVE).write_bytes(RESERVED)
     way = way_to(target.pid, container, trace=trace)
+    begins()
     outcome = _run(way, folder)
     for name in (REQUEST, READY, RESERVE):
         (folder / name).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.children import descendants
-from nagle_lab.host.docker import container_names
+from nagle_lab.host.docker import container_names, require_docker_rights
 from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.rights import AS_ROOT
 
@@ -156,6 +156,7 @@ def of_container(name: str) -> set[int]:
         process.pid for process in processes().processes.values() if any(_same(process.container, id_) for id_ in ids)
     }
     if not found:
+        require_docker_rights()
         known = ", ".join(sorted(names.values())) or "none"
         raise NagleLabError(f"no container {name} with sockets is visible here (running: {known}){AS_ROOT}")
     return found
