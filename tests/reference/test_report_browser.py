@@ -45,6 +45,23 @@ def late(stall) -> str:
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE])
+@pytest.mark.parametrize(("words", "is_squeezed"), [("written 0.1 ms after", False), ("held " * 20, True)])
+def test_a_text_is_squeezed_where_it_is_too_long_and_never_stretched(
+    browser, report, tmp_path, size, words, is_squeezed
+):
+    path = tmp_path / "page.html"
+    holds = r'(<text [^>]*class="holds" data-most="240")[^>]*>[^<]*'
+    changed, count = re.subn(holds, rf'\1 textLength="240">{words}', report.read_text())
+    assert count
+    path.write_text(changed)
+    browser.open(path, *size)
+    of = "document.querySelector('svg.ladder .holds')"
+    assert browser.js(f"{of}.hasAttribute('textLength')") == is_squeezed
+    width = browser.js(f"{of}.getComputedTextLength()")
+    assert width == pytest.approx(240) if is_squeezed else width < 235
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_opens_quietly_and_fits(browser, report, size, dark):
     browser.open(report, *size, dark=dark)

@@ -29,7 +29,7 @@ from nagle_lab.experiments.sweep import SweepPoint, SweepSeries, run_through
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.html.charts import Bar, Distribution, SizePoint, cliff_plot, distribution_plot, variant_plot
-from nagle_lab.reports.html.ladder_drawing import apart, ladder_drawing
+from nagle_lab.reports.html.ladder_drawing import _fitted, apart, ladder_drawing
 from nagle_lab.reports.html.overview import matrix_page, sweep_page
 from nagle_lab.reports.html.page import report_page
 from nagle_lab.reports.html.shown import shown_capture
@@ -691,3 +691,8 @@ def test_lines_to_paste_stand_below_each_other(run, tmp_path):
     assert run("analyze", STALLED / "server.pcap", "--html", out)[0] == 0
     blocks = re.findall(r'<pre class="paste">(.*?)</pre>', out.read_text(), re.DOTALL)
     assert any(block.count("\n") > 1 for block in blocks) and not any("\\n" in block for block in blocks)
+
+
+def test_without_a_script_only_what_is_surely_too_long_is_squeezed():
+    assert "textLength" not in _fitted("written 0.1 ms after the trigger,", 240, 0.84)
+    assert 'textLength="240"' in _fitted("written by who knows what, and held for a long time, " * 2, 240, 0.84)

@@ -16,6 +16,8 @@ from nagle_lab.reports.html.template import render
 from nagle_lab.reports.html.time_axis import Axis, axis, call_moment, event_moments, moments_of, scale_of, wait_of
 
 _TOP, _ARROW, _LABEL = 108, 18, 48  # the first row; least distances of arrows and of labels; in units of the drawing
+_LETTERS = 15  # the size of letters in report.css
+_NARROW_ONES, _NARROW, _WIDE = frozenset("iIjl.,:;'|!()[]/ tfr-1"), 0.22, 0.45  # least widths of letters, em
 _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
 
 
@@ -54,9 +56,23 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
         height=math.ceil(bottom + bar + 8) if bar else bottom,
         bar={"y": bottom, "height": bar, "time": span_text(time.bar)},
         unit=tick_unit,
+        fitted=_fitted,
         ticks=[(_tick(moment / tick, time.step / tick), y) for moment, y in time.ticks()],
     )
     return Markup(drawn)
+
+
+def _fitted(text: str, most: float, size: float = 1.0) -> Markup:
+    """Attributes of a text that is squeezed where it is wider than ``most`` units; its letters are of ``size`` em.
+
+    How wide it is only a browser knows: there report.js squeezes what is too long, and nothing that is shorter, which
+    that would stretch. Where no script runs, what surely is too long is squeezed.
+    """
+    em = sum(_NARROW if letter in _NARROW_ONES else _WIDE for letter in text)
+    attributes = f' data-most="{most:g}"'
+    if em * size * _LETTERS > most:
+        attributes += f' textLength="{most:g}" lengthAdjust="spacingAndGlyphs"'
+    return Markup(attributes)
 
 
 def _later(ladder: Ladder) -> str:

@@ -49,5 +49,18 @@
       mark.addEventListener("keydown", (event) => (event.key === "Escape" ? hide() : move(mark, event)));
     });
   });
+  // What is too long for its place is squeezed to it; what is not shown has no length yet.
+  const printed = 13; // the size of letters on paper, see report.css: it comes after beforeprint
+  const fit = (size) => document.querySelectorAll("text[data-most]").forEach((text) => {
+    const shown = parseFloat(getComputedStyle(text.ownerSVGElement).fontSize);
+    text.removeAttribute("textLength");
+    if (text.getComputedTextLength() * (size || shown) / shown <= Number(text.dataset.most)) return;
+    text.setAttribute("textLength", text.dataset.most);
+    text.setAttribute("lengthAdjust", "spacingAndGlyphs");
+  });
+  fit();
+  ["resize", "afterprint"].forEach((name) => addEventListener(name, () => fit()));
+  addEventListener("beforeprint", () => fit(printed));
+  addEventListener("toggle", () => fit(), true);
   addEventListener("scroll", () => shown && place(shown), { passive: true });
 })();
