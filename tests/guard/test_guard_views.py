@@ -98,7 +98,9 @@ def test_the_files_for_ci(stalls):
     assert ended.code == 1
     assert 'failures="1"' in junit and "STALL" in junit
     assert f'<testcase name="{shlex.quote(sys.executable)}' in junit, "named for the command"
-    assert "<svg" in (folder / "page.html").read_text()
+    page = (folder / "page.html").read_text()
+    assert "<svg" in page
+    assert "Frames are those of capture.pcapng," in page and ">capture.pcapng<" in page
 
 
 def test_the_kernel_says_that_the_data_waited(stalls):
