@@ -98,6 +98,9 @@ def test_the_files_for_ci(stalls):
     assert ended.code == 1
     assert 'failures="1"' in junit and "STALL" in junit
     assert f'<testcase name="{shlex.quote(sys.executable)}' in junit, "named for the command"
+    assert 'testsuite name="guard"' in junit and 'classname="nagle-lab.guard"' in junit
+    took_s = ended.report["took_s"]
+    assert took_s > 0.4 and junit.count(f'time="{took_s:.3f}"') == 2, "of the suite and of its case"
     page = (folder / "page.html").read_text()
     assert "<svg" in page
     assert "Frames are those of capture.pcapng," in page and ">capture.pcapng<" in page

@@ -31,12 +31,20 @@ class Exports:
     Left by an exception it writes none. Entering raises NagleLabError where a file cannot be written, or is read.
     """
 
-    def __init__(self, files: Mapping[str, Path | None], *, reads: Iterable[Path] = (), slow: bool = True) -> None:
+    def __init__(
+        self,
+        files: Mapping[str, Path | None],
+        *,
+        reads: Iterable[Path] = (),
+        slow: bool = True,
+        suite: str = "captures",
+    ) -> None:
         """``reads`` is what the command reads; see :func:`require_outputs`.
 
         ``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step.
+        ``suite`` is what JUnit calls the captures.
         """
-        self._slow, self._reads = slow, reads
+        self._slow, self._reads, self._suite = slow, reads, suite
         self.files = {name: file for name, file in files.items() if file}
         self._stack = ExitStack()
         self._tables: list[TableFiles] = []
@@ -105,7 +113,7 @@ class Exports:
         from nagle_lab.reports.files.junit import Suite, junit
 
         started = self._first_time or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
-        return junit([*self._suites, *([Suite("captures", self._cases, started)] if self._cases else [])])
+        return junit([*self._suites, *([Suite(self._suite, self._cases, started)] if self._cases else [])])
 
     def _html(self) -> str:
         from nagle_lab.reports.html.page import report_page
@@ -122,17 +130,19 @@ class Exports:
         below: Path | None = None,
         title: str = "",
         about: Sequence[tuple[str, str]] = (),
+        took_s: float = 0.0,
     ) -> None:
         """Add a diagnosed capture; ``writes`` are the two of each stall, where they are known.
 
         ``below`` is the folder outside of which no source of theirs is shown; None: wherever it is. ``title`` stands
         for the file's name as a heading; ``about`` is what else Markdown is to say of it, names and values.
+        ``took_s`` is how long a command ran, for JUnit.
         """
         named = result.of_file(title) if title else result
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import case_of_capture
 
-            self._cases.append(case_of_capture(named, code, expected, writes))
+            self._cases.append(case_of_capture(named, code, expected, writes, took_s))
             self._first_time = min(filter(None, (self._first_time, result.source.first_time)), default="")
         if "markdown" in self.files:
             from nagle_lab.reports.files.markdown import page_of_capture

@@ -108,7 +108,7 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
     files = {"junit": junit, "markdown": markdown, "html": html}
     require_outputs([asked.json, *files.values()], recorded_in(asked.keep))
     with (
-        Exports(files, slow=not asked.command_line) as exports,
+        Exports(files, slow=not asked.command_line, suite="guard") as exports,
         ending_by_signals(),
         recording_folder(asked.keep) as folder,
     ):
@@ -167,7 +167,8 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     folder.is_wanted = folder.is_named or (code is not Exit.OK and outcome.captured > 0)
     packets = _packets(run, exports)
     shown = result.of_file(run.guarded.capture.name)
-    exports.capture(shown, packets, code, expected, run.writes, title=title(run, asked.command_line))
+    name = title(run, asked.command_line)
+    exports.capture(shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s)
     report = guard_json(run, asked.command_line, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)
     show_guarded(run, asked.command_line, packets.written or packets.typical, screen, packets.software)

@@ -37,7 +37,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases that belong together: a scenario, or the captures of one call."""
+    """Cases that belong together: a scenario, the captures of one call, or what was guarded."""
 
     name: str
     cases: Sequence[Case]
@@ -46,13 +46,17 @@ class Suite:
     output: Sequence[str] = ()  # lines for system-out
 
 
-def case_of_capture(result: Result, code: Exit, expected: str | None, writes: Writes | None = None) -> Case:
-    """A capture, held against ``expected`` or nothing; with the two writes of its stalls, where they are known."""
+def case_of_capture(
+    result: Result, code: Exit, expected: str | None, writes: Writes | None = None, took_s: float = 0.0
+) -> Case:
+    """A capture, held against ``expected`` or nothing; with the two writes of its stalls, where they are known.
+
+    ``took_s`` is how long what was recorded ran, where that is known.
+    """
     against = f"expected {expected}, found {result.verdict}: " if code is Exit.CONTRADICTED else ""
     by = "; ".join(" ".join(pair_lines(group)) for group in writes.groups[:1]) if writes else ""
-    return Case(
-        result.source.file, code, result.verdict, f"{against}{result.reason}{f'. Writes: {by}' if by else ''}"
-    )
+    reason = f"{against}{result.reason}{f'. Writes: {by}' if by else ''}"
+    return Case(result.source.file, code, result.verdict, reason, took_s)
 
 
 def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:
