@@ -175,7 +175,8 @@ def test_a_python_program_that_runs_and_goes_on(tmp_path):
     most_are_named(writes)
     group = writes["groups"][0]
     assert group["trigger"]["process"] == process.pid != group["trigger"]["thread"] == group["held"]["thread"]
-    assert "ran before it was traced, and takes no hook then: for its lines run it by nagle-lab guard --trace" in err
+    assert f"no line {group['held']['command']} (process {process.pid}) was running before it was traced, and" in err
+    assert "loads what names its lines only when it starts: for its lines run it by nagle-lab guard --trace" in err
     assert "TCP_NODELAY not set while it was traced; the connection began before that" in err
     assert writes["untraced_exchanges"] >= 10 and writes["untraced_stalled_exchanges"] >= 9, "1.25 s without strace"
     without = f"{writes['untraced_stalled_exchanges']} of {writes['untraced_exchanges']} without tracing ("

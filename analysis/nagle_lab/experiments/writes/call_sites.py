@@ -8,13 +8,13 @@ reported when similar calls came from several places.
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Unpack
 
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.guard.tracing.calls import Call, Trace
-from nagle_lab.guard.tracing.native_frames import CallSite, HowToLook, where
+from nagle_lab.guard.tracing.native_frames import CallSite, HowToLook, where, why_attached
 
 _NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
 
@@ -116,6 +116,10 @@ def sites_in_the_trace(
             guessed += len(same) > 1
         elif same:
             ambiguous.add(call)
+    if attached:
+        found = {
+            call: replace(site, why=why_attached(site, call.command, call.process)) for call, site in found.items()
+        }
     return SitesInTrace(found, guessed, ambiguous)
 
 
