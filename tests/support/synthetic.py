@@ -289,6 +289,16 @@ def merge(*captures: Iterable[Packet]) -> list[Packet]:
     return sorted((packet for capture in captures for packet in capture), key=lambda packet: packet.ts_ns)
 
 
+def redirected(segments: Iterable[Segment], asked: tuple[str, int] = ("10.96.0.10", 80)) -> list[Segment]:
+    """A connection as its client's host captures it that redirects what its own programs send (REDIRECT in OUTPUT).
+
+    The first segment is the client's. The server's segments carry what the client asked for.
+    """
+    first, *others = segments
+    client, (address, port) = (first.src, first.sport), asked
+    return [first, *(s if (s.src, s.sport) == client else replace(s, src=address, sport=port) for s in others)]
+
+
 # --------------------------------------------------------------------------------------- one packet
 
 

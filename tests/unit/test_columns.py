@@ -347,8 +347,7 @@ def test_what_is_filled_into_connections(changes, first):
     changes = sorted(changes)  # as exchanges come
     numbers, values = [first + number for number, _ in changes], [value for _, value in changes]
     layout = LAYOUTS["connection"]
-    nothing = [-1 if name in ("first_stalled", "last_stalled") else 0 for name in layout.columns]
-    nothing[layout.columns["address"]] = bytes(32)
+    nothing = layout.row(first_stalled=-1, last_stalled=-1, address=bytes(32), answers_as=bytes(16))
 
     def filled(numbers, values) -> list[tuple]:
         table = Table(layout)

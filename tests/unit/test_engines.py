@@ -22,6 +22,7 @@ from nagle_lab.tcp import make_engine as engine_here
 from nagle_lab.tcp.events import MOST_SAMPLES
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import COPY, SAMPLES
+from nagle_lab.tcp.machine import ASKING
 from nagle_lab.tcp.waited import FULL_WAIT, SHORT
 from support.engines import ENGINES, contents_of, followed, needs_compiled, plainly
 from support.stories import CLEAN, STALLED, talk
@@ -39,6 +40,7 @@ from support.synthetic import (
     merge,
     pcap_bytes,
     pcapng_bytes,
+    redirected,
 )
 from support.truth import lookalikes, references
 
@@ -323,6 +325,133 @@ def test_a_client_may_use_one_port_for_two_servers(engine):
     said = followed(engine, content, window_bytes=300)
     assert said == plainly(content)
     assert all(row["port", 1 - row["client"]] == 50_051 for row in contents_of(said, "connection"))
+
+
+# ------------------------------------------------------------------------- a server with translated addresses
+
+POD, SIDECAR, SERVICE = ("10.9.0.2", 40_000), ("127.0.0.1", 15_001), ("10.96.0.10", 80)
+
+
+def answers(said: dict[str, object]) -> list[tuple[int, int, int]]:
+    """Of each connection what its sides sent, and the port that its server answers as."""
+    rows = contents_of(said, "connection")
+    return [(row["packets", 0], row["packets", 1], row["answers_as_port"]) for row in rows]
+
+
+def from_pod(after_s: int = 0, **settings) -> list[Segment]:
+    settings = {"client": POD, "server": SIDECAR, "t0_ns": (1_700_000_000 + after_s) * SECOND} | settings
+    return talk(STALLED[0], 4, **settings).segments
+
+
+@pytest.mark.parametrize("story", STALLED + CLEAN, ids=lambda story: story.__name__)
+def test_a_redirected_connection_is_as_it_would_be_otherwise(engine, story):
+    """To the last row, but for what its server answers as."""
+    plain = talk(story, 5, client=POD, server=SIDECAR).segments
+    content = pcap_bytes(redirected(plain, SERVICE))
+    said = followed(engine, content, window_bytes=300)
+    assert said == plainly(content)
+    (row,) = contents_of(said, "connection")
+    assert (row["answers_as"][-4:], row["answers_as_port"]) == (bytes((10, 96, 0, 10)), 80)
+    expected = plainly(pcap_bytes(plain))
+    places = [LAYOUTS["connection"].columns[name] for name in ("answers_as", "answers_as_port")]
+    untranslated = [0 if at in places else value for at, value in enumerate(said["connection"][0])]
+    untranslated[places[0]] = bytes(16)
+    assert said | {"connection": [tuple(untranslated)]} == expected
+
+
+OTHER_SERVICE = ("10.96.0.11", 80)
+TWICE = from_pod(), from_pod(30, client_isn=77)
+
+
+@pytest.mark.parametrize(
+    ("packets", "expected"),
+    [
+        ([*redirected(TWICE[0]), *redirected(TWICE[1])], [80, 80]),
+        ([*redirected(TWICE[0]), *redirected(TWICE[1], OTHER_SERVICE)], [80, 80]),
+        ([*redirected(TWICE[0]), *redirected(from_pod(30, server=("127.0.0.1", 15_006)))], [80, 80]),
+        ([*redirected(TWICE[0]), *from_pod(30, server=SERVICE)], [80, 0]),
+        ([*from_pod(server=SERVICE), *redirected(from_pod(90))], [0, 80]),
+        ([replace(s, dst=POD[0], dport=POD[1]) if s.dport == 15_001 else s for s in redirected(TWICE[0])], [80]),
+        (redirected(TWICE[0], POD), [40_000]),
+    ],
+    ids=[
+        "again", "another service", "another sidecar", "not redirected later", "nor before", "to itself",
+        "as its client",
+    ],
+)  # fmt: skip
+def test_redirected_ports_are_used_again(engine, packets, expected):
+    content = pcap_bytes(packets)
+    said = followed(engine, content, window_bytes=300)
+    assert said == plainly(content)
+    assert [port for *_, port in answers(said)] == expected
+    assert all(one and other for one, other, _ in answers(said))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda syn, answer: [replace(syn, seq=syn.seq + 1), answer], "another number"),
+        (lambda syn, answer: [syn, replace(answer, dport=40_001)], "another port"),
+        (lambda syn, answer: [syn, replace(answer, dst="10.9.0.3")], "another client"),
+        (lambda syn, answer: [answer], "no SYN"),
+        (lambda syn, answer: [answer, syn], "the SYN later"),
+        (lambda syn, answer: [syn, replace(answer, flags="A")], "no SYN-ACK"),
+        (lambda syn, answer: [syn, replace(answer, src="127.0.0.1", sport=15_001), answer], "answered"),
+    ],
+)
+def test_other_segments_are_not_taken_for_the_answer(engine, change, why):
+    syn, answer, *later = redirected(from_pod())
+    content = pcap_bytes([*change(syn, answer), *later])
+    said = followed(engine, content)
+    assert said == plainly(content)
+    assert not any(port for *_, port in answers(said)), why
+
+
+@pytest.mark.parametrize(("between", "joined"), [(ASKING - 1, True), (ASKING, False)])
+def test_an_answer_is_looked_for_among_the_latest_connections(engine, between, joined):
+    syn, *later = redirected(from_pod())
+    others = [replace(syn, sport=port, dport=80) for port in range(1000, 1000 + between)]
+    content = pcap_bytes([syn, *others, *later])
+    said = followed(engine, content)
+    assert said == plainly(content)
+    assert sum(port == 80 for *_, port in answers(said)) == joined
+
+
+def test_many_redirected_connections_at_once(engine):
+    """More than the table of connections has room for at first; every third is over before others begin."""
+    talks = [
+        redirected(talk(STALLED[0], 2, client=("10.9.0.2", 33_000 + n), server=SIDECAR,
+                        t0_ns=(1_700_000_000 + n % 3 * 100) * SECOND + n * MS).segments, (f"10.96.0.{n % 200}", 80))
+        for n in range(900)
+    ]  # fmt: skip
+    again = [talk(STALLED[0], 2, client=("10.9.0.2", 33_000 + n), server=(f"10.96.0.{n % 200}", 80),
+                  t0_ns=1_700_000_500 * SECOND).segments for n in range(0, 900, 7)]  # fmt: skip
+    content = pcap_bytes(merge(*talks, *again))
+    said = followed(engine, content)
+    assert said == plainly(content)
+    assert Counter(port for *_, port in answers(said)) == {80: 900, 0: len(again)}
+
+
+HOSTS = st.sampled_from([("10.0.0.1", 5), ("10.0.0.2", 6), ("10.0.0.3", 7)])
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.tuples(HOSTS, HOSTS, st.integers(0, 1), st.integers(1, 2),
+                  st.sampled_from(["S", "SA", "SA", "A", "PA", "FA", "R"]),
+                  st.sampled_from([1, 1, 1, 45 * MS, 61_000 * MS])),
+        min_size=1, max_size=60,
+    )
+)  # fmt: skip
+def test_random_answers(engine, rows):
+    """So few numbers and ends that SYN-ACKs fit everywhere: others are redirected to ends that are in use."""
+    packets, ts = [], 10**18
+    for number, (one, other, seq, ack, flags, step) in enumerate(rows):
+        ts += step
+        packets.append(Segment(ts, *one, *other, seq, ack, flags, number % 3 * (flags != "S"), ip_id=number + 1))
+    content = pcap_bytes(packets)
+    assert followed(engine, content, window_bytes=300) == plainly(content)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -17,7 +17,7 @@ from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
 from support.engines import ENGINES, needs_compiled
 from support.files import rewrite
-from support.synthetic import MS, SECOND, Conversation, merge, pcap_bytes
+from support.synthetic import MS, SECOND, Conversation, merge, pcap_bytes, redirected
 
 
 def crowd(number: int, exchanges: int = 6) -> Conversation:
@@ -37,7 +37,7 @@ def crowd(number: int, exchanges: int = 6) -> Conversation:
     return c
 
 
-PACKETS = merge(*(crowd(number).segments for number in range(12)))
+PACKETS = merge(*(redirected(c.segments) if n % 4 == 1 else c.segments for n, c in enumerate(map(crowd, range(12)))))
 
 
 def said(make, files: list[bytes], folder: Path, saved_after: frozenset[int] = frozenset()) -> dict[str, object]:
@@ -97,6 +97,18 @@ def test_sweeps_and_reused_ports_fall_where_they_would(make, tmp_path, monkeypat
         monkeypatch.setattr(machine, "SWEEP", 100)
     files = [pcap_bytes(PACKETS), pcap_bytes(later)]
     assert said(make, files, tmp_path, frozenset({0})) == said(make, files, tmp_path)
+
+
+@pytest.mark.parametrize("at", range(2, 23))
+def test_a_snapshot_knows_what_servers_answer_as(make, tmp_path, at):
+    """Also where another connection has these ends by then, and where the first one is over before that."""
+    segments = redirected(crowd(1, 1).segments)
+    syn, *later = (replace(s, dst="10.96.0.10", dport=80, seq=7) for s in segments if s.sport != 80)
+    packets = [*segments, syn, *later, *segments[3:6], replace(segments[0], seq=9), *later, *segments[3:6]]
+    files = [pcap_bytes(packets[:at]), pcap_bytes(packets[at:])]
+    whole = said(make, files, tmp_path)
+    assert said(make, files, tmp_path, frozenset({0})) == whole
+    assert whole == said(PlainEngine, files, tmp_path)
 
 
 def test_a_snapshot_holds_more_programs_than_a_table_s_first_room(make, tmp_path):

@@ -156,6 +156,10 @@ typedef struct { /* Connection */
     uint8_t server_first;
     uint8_t needs_programs;
     uint8_t is_copied;
+    uint8_t answers_elsewhere; /* Connection.answers_as is not None */
+    uint8_t is_found_there;    /* no other connection has these ends: see live.h */
+    uint16_t answers_as_port;
+    uint8_t answers_as[16];
     half halves[2];
 } flow;
 

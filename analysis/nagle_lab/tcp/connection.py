@@ -178,10 +178,10 @@ class Connection:
     """A connection: its two halves, and what they do together: handshake, exchanges (a request and its answer)."""
 
     __slots__ = (
-        "asking", "at_once", "client", "exchange", "exchanges", "first_frame", "first_ts", "halves", "handshake",
-        "is_copied", "key", "last_ts", "latest_data", "least_apart", "least_full_segment", "needs_programs", "number",
-        "opener", "packets", "repeat_exchanges", "request_acked", "request_began", "request_ended", "response_began",
-        "response_ended", "sender", "server_first", "shared", "syn", "syn_ts",
+        "answers_as", "asking", "at_once", "client", "exchange", "exchanges", "first_frame", "first_ts", "halves",
+        "handshake", "is_copied", "key", "last_ts", "latest_data", "least_apart", "least_full_segment",
+        "needs_programs", "number", "opener", "packets", "repeat_exchanges", "request_acked", "request_began",
+        "request_ended", "response_began", "response_ended", "sender", "server_first", "shared", "syn", "syn_ts",
     )  # fmt: skip
 
     def __init__(self, number: int, first: Segment, key: tuple[bytes, int, bytes, int]) -> None:
@@ -197,6 +197,8 @@ class Connection:
         # Of its packets, how many have the time of the one before, and the least by which the others are later.
         self.at_once, self.least_apart = 0, NEVER
         self.syn = -1  # sequence number of the latest SYN without ACK
+        # Address and port that the segments of side 1 carry, where these are not its own: see Machine._asked_by.
+        self.answers_as: tuple[bytes, int] | None = None
         self.syn_ts = -1  # of a SYN that was sent once and whose handshake goes on
         self.handshake = -1  # ns, from a SYN sent once to its sender's first ACK
         self.least_full_segment = USUAL_FULL_SIZE

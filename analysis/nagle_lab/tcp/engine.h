@@ -136,6 +136,9 @@ typedef struct {
     int32_t followed;        /* data that followed the pure ACK of data, within SHORT of that; the diagnosis adds later ones */
     uint16_t port[2];
     uint8_t address[32];     /* of side 0, then of side 1 */
+    uint8_t answers_as[16];  /* the address that segments of side 1 carry where it is not their own: this host translates */
+    int32_t answers_as_port; /* and their port; both 0 else */
+    int32_t unused;
     int8_t client;           /* its side */
     uint8_t syns;            /* both are in the capture */
     uint8_t server_first;    /* exchange 0 has no request: the server spoke first */

@@ -5,6 +5,8 @@
 #include <string.h>
 
 enum { BLOCK = 1 << 10 };
+/* Of a slot: its connection is found there by the ends that answers_as gives it. */
+static const uint32_t AS_ANSWERS = (uint32_t)1 << 31;
 
 flow *live_at(const live *l, uint32_t place) { return &l->blocks[place / BLOCK][place % BLOCK]; }
 
@@ -37,6 +39,26 @@ static uint64_t hash_ends(const uint8_t *one, uint16_t port, const uint8_t *othe
 
 static uint64_t hash_flow(const flow *f) { return hash_ends(f->address, f->port[0], f->address + 16, f->port[1]); }
 
+static uint64_t hash_as_answers(const flow *f)
+{
+    return hash_ends(f->address, f->port[0], f->answers_as, f->answers_as_port);
+}
+
+static flow *flow_in(const live *l, uint32_t slot) { return live_at(l, (slot & ~AS_ANSWERS) - 1); }
+
+static uint64_t hash_slot(const live *l, uint32_t slot)
+{
+    const flow *f = flow_in(l, slot);
+    return slot & AS_ANSWERS ? hash_as_answers(f) : hash_flow(f);
+}
+
+/* Whether address and port are those that segments of its side 1 carry, to those of its side 0. */
+static int are_as_answers(const flow *f, const uint8_t *from, uint16_t port, const uint8_t *to, uint16_t to_port)
+{
+    return port == f->answers_as_port && to_port == f->port[0] && !memcmp(from, f->answers_as, 16) &&
+           !memcmp(to, f->address, 16);
+}
+
 int side_of(const flow *f, const segment *s)
 {
     if (s->sport == f->port[0] && s->dport == f->port[1] && !memcmp(f->address, s->src, 16) &&
@@ -54,8 +76,12 @@ flow *live_find(const live *l, const segment *s, int *side)
         return NULL;
     uint64_t mask = (uint64_t)l->n_slots - 1, at = hash_ends(s->src, s->sport, s->dst, s->dport) & mask;
     for (; l->slots[at]; at = (at + 1) & mask) {
-        flow *f = live_at(l, l->slots[at] - 1);
-        if ((*side = side_of(f, s)) >= 0)
+        flow *f = flow_in(l, l->slots[at]);
+        if (l->slots[at] & AS_ANSWERS)
+            *side = are_as_answers(f, s->src, s->sport, s->dst, s->dport) ? 1 : -1;
+        else
+            *side = side_of(f, s);
+        if (*side >= 0)
             return f;
     }
     return NULL;
@@ -70,7 +96,7 @@ static int grow_slots(live *l)
     for (int64_t i = 0; i < l->n_slots; i++) {
         if (!l->slots[i])
             continue;
-        uint64_t at = hash_flow(live_at(l, l->slots[i] - 1)) & (uint64_t)(n - 1);
+        uint64_t at = hash_slot(l, l->slots[i]) & (uint64_t)(n - 1);
         while (slots[at])
             at = (at + 1) & (uint64_t)(n - 1);
         slots[at] = l->slots[i];
@@ -81,10 +107,20 @@ static int grow_slots(live *l)
     return 0;
 }
 
-static void remove_slot(live *l, const flow *f)
+static int has_room(live *l) { return 2 * (l->count + l->n_as_answers + 1) <= l->n_slots || !grow_slots(l); }
+
+static void add_slot(live *l, uint32_t slot)
 {
-    uint64_t mask = (uint64_t)l->n_slots - 1, at = hash_flow(f) & mask;
-    while (l->slots[at] != f->self + 1)
+    uint64_t mask = (uint64_t)l->n_slots - 1, at = hash_slot(l, slot) & mask;
+    while (l->slots[at])
+        at = (at + 1) & mask;
+    l->slots[at] = slot;
+}
+
+static void remove_slot(live *l, uint32_t slot)
+{
+    uint64_t mask = (uint64_t)l->n_slots - 1, at = hash_slot(l, slot) & mask;
+    while (l->slots[at] != slot)
         at = (at + 1) & mask;
     uint64_t hole = at;
     for (;;) { /* what follows moves up, unless it is before its own place then */
@@ -93,10 +129,49 @@ static void remove_slot(live *l, const flow *f)
             at = (at + 1) & mask;
             if (!l->slots[at])
                 return;
-        } while (((at - hash_flow(live_at(l, l->slots[at] - 1))) & mask) < ((at - hole) & mask));
+        } while (((at - hash_slot(l, l->slots[at])) & mask) < ((at - hole) & mask));
         l->slots[hole] = l->slots[at];
         hole = at;
     }
+}
+
+static int find_as_answers(live *l, flow *f)
+{
+    if (!has_room(l))
+        return -1;
+    f->is_found_there = 1;
+    l->n_as_answers++;
+    add_slot(l, (f->self + 1) | AS_ANSWERS);
+    return 0;
+}
+
+static void find_as_answers_no_more(live *l, flow *f)
+{
+    remove_slot(l, (f->self + 1) | AS_ANSWERS);
+    l->n_as_answers--;
+    f->is_found_there = 0;
+}
+
+/* The connection that is found by the ends of this one, in either direction, though they are not its own; or NULL. */
+static flow *found_by_ends_of(const live *l, const flow *f)
+{
+    uint64_t mask = (uint64_t)l->n_slots - 1, at = hash_flow(f) & mask;
+    for (; l->n_as_answers && l->slots[at]; at = (at + 1) & mask) {
+        flow *other = flow_in(l, l->slots[at]);
+        if (l->slots[at] & AS_ANSWERS &&
+            (are_as_answers(other, f->address, f->port[0], f->address + 16, f->port[1]) ||
+             are_as_answers(other, f->address + 16, f->port[1], f->address, f->port[0])))
+            return other;
+    }
+    return NULL;
+}
+
+int live_answers_as(live *l, flow *f, const segment *s)
+{
+    memcpy(f->answers_as, s->src, 16);
+    f->answers_as_port = s->sport;
+    f->answers_elsewhere = 1;
+    return find_as_answers(l, f);
 }
 
 /* -------------------------------------------------------------------------------------------------- by order */
@@ -121,7 +196,7 @@ static int grow_blocks(live *l)
 
 flow *live_new(live *l)
 {
-    if (2 * (l->count + 1) > l->n_slots && grow_slots(l))
+    if (!has_room(l))
         return NULL;
     if (l->free_list == NONE && grow_blocks(l))
         return NULL;
@@ -143,15 +218,16 @@ void live_list(live *l, flow *f)
         l->oldest = f->self;
     l->newest = f->self;
     l->count++;
-    uint64_t mask = (uint64_t)l->n_slots - 1, at = hash_flow(f) & mask;
-    while (l->slots[at])
-        at = (at + 1) & mask;
-    l->slots[at] = f->self + 1;
+    for (flow *other; (other = found_by_ends_of(l, f));)
+        find_as_answers_no_more(l, other);
+    add_slot(l, f->self + 1);
 }
 
 void live_remove(live *l, flow *f)
 {
-    remove_slot(l, f);
+    remove_slot(l, f->self + 1);
+    if (f->is_found_there)
+        find_as_answers_no_more(l, f);
     if (f->older != NONE)
         live_at(l, f->older)->newer = f->newer;
     else
@@ -180,6 +256,8 @@ int live_pass(live *l, snapshot *s)
             return -1;
         f->self = place;
         live_list(l, f);
+        if (f->is_found_there && find_as_answers(l, f))
+            return -1;
     }
     return 0;
 }

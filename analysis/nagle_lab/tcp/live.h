@@ -10,9 +10,10 @@
 typedef struct {
     flow **blocks;
     int64_t n_blocks;
-    uint32_t *slots; /* a hash table: number in the blocks plus 1; 0 empty */
+    uint32_t *slots; /* a hash table: number in the blocks plus 1, and AS_ANSWERS or not; 0 empty */
     int64_t n_slots;
     int64_t count;
+    int64_t n_as_answers; /* slots */
     uint32_t free_list;
     uint32_t oldest;
     uint32_t newest;
@@ -27,6 +28,8 @@ flow *live_find(const live *l, const segment *s, int *side);
 flow *live_new(live *l);
 /* Makes it the newest of the live ones, found by its ends from now on. */
 void live_list(live *l, flow *f);
+/* From now on segments with the addresses and ports of this SYN-ACK are of its side 1; -1: memory ran out. */
+int live_answers_as(live *l, flow *f, const segment *s);
 /* It is live no more; it may be read until the next is new. */
 void live_remove(live *l, flow *f);
 int live_pass(live *l, snapshot *s);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADERS = 66, MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15 };
+enum { HEADERS = 66, MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15, ASKING = 128 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; else OPTIONS_CUT, which is `wscale` then */
@@ -121,12 +121,14 @@ static int close_connection(machine *m, flow *f)
         .least_full_segment = f->least_full_segment,
         .exchanges = f->exchanges, .repeat_exchanges = f->repeat_exchanges, .open_exchange = is_complete ? -1 : number,
         .first_stalled = -1, .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
-        .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]}, .client = (int8_t)client,
+        .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]},
+        .answers_as_port = f->answers_as_port, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .server_first = f->server_first, .kernel = {one->kernel, two->kernel},
         .timestamp_step = {timestamp_step(one), timestamp_step(two)},
         .clock_step = clock_step(f),
     };
     memcpy(row.address, f->address, 32);
+    memcpy(row.answers_as, f->answers_as, 16);
     if (f->needs_programs || one->not_held || two->not_held) {
         row.program[0] = program_of(&m->programs, f->address, client ? f->port[0] : 0);
         row.program[1] = program_of(&m->programs, f->address + 16, client ? 0 : f->port[1]);
@@ -194,7 +196,11 @@ static flow *open_connection(machine *m, const segment *s)
     f->first_ts = f->last_ts = s->ts;
     f->least_apart = NEVER;
     f->syn = f->handshake = f->request_acked = -1;
-    f->syn_ts = (s->flags & (SYN | ACK | RST)) == SYN ? s->ts : -1;
+    f->syn_ts = -1;
+    if ((s->flags & (SYN | ACK | RST)) == SYN) {
+        f->syn_ts = s->ts;
+        m->latest_asking = f->number;
+    }
     f->request[0] = f->response[0] = NEVER;
     f->request[1] = f->response[1] = -1;
     f->least_full_segment = USUAL_FULL_SIZE;
@@ -220,11 +226,33 @@ static flow *open_connection(machine *m, const segment *s)
     return f;
 }
 
+static int is_answer_to(const flow *f, const segment *s) { return s->ack == (uint32_t)(f->syn + 1); }
+
 static int begins_anew(const flow *f, const segment *s)
 {
     if ((s->flags & (SYN | ACK | RST)) == SYN)
         return s->seq != f->syn;
+    if (f->answers_elsewhere && (s->flags & (SYN | ACK)) == (SYN | ACK) && !is_answer_to(f, s))
+        return 1;
     return is_closed(f) && s->ts - f->last_ts > TIME_WAIT;
+}
+
+/* Machine._asked_by */
+static flow *asked_by(const machine *m, const segment *s)
+{
+    int64_t first = m->counters.connections - ASKING;
+    if (m->latest_asking < first)
+        return NULL;
+    for (uint32_t at = m->live.newest; at != NONE;) {
+        flow *f = live_at(&m->live, at);
+        if (f->number < first)
+            return NULL;
+        if (f->port[0] == s->dport && f->syn >= 0 && is_answer_to(f, s) && !memcmp(f->address, s->dst, 16) &&
+            !f->halves[1].packets)
+            return f;
+        at = f->older;
+    }
+    return NULL;
 }
 
 static int by_age(const void *one, const void *other)
@@ -679,7 +707,7 @@ void machine_init(machine *m)
 {
     live_init(&m->live);
     m->until_sweep = SWEEP;
-    m->counters.first_ts = -1;
+    m->latest_asking = m->counters.first_ts = -1;
 }
 
 void machine_free(machine *m)
@@ -705,9 +733,22 @@ int machine_follow(machine *m, const segment *s)
     if (!f || begins_anew(f, s)) {
         if (f && forget(m, f))
             return -1;
-        if (!(f = open_connection(m, s)))
-            return -1;
-        side = side_of(f, s);
+        side = 1;
+        if ((s->flags & (SYN | ACK)) == (SYN | ACK) && (f = asked_by(m, s))) {
+            if (live_answers_as(&m->live, f, s))
+                return -1;
+        } else {
+            if (!(f = open_connection(m, s)))
+                return -1;
+            side = side_of(f, s);
+        }
+    }
+    segment own;
+    if (f->answers_elsewhere && side == 1) { /* with_own_address in machine.py */
+        own = *s;
+        memcpy(own.src, f->address + 16, 16);
+        own.sport = f->port[1];
+        s = &own;
     }
     if (is_copy(s, f, side)) {
         m->counters.copies++;
@@ -743,6 +784,7 @@ int machine_finish(machine *m)
 int machine_pass(machine *m, snapshot *s)
 {
     if (snapshot_pass(s, &m->counters, sizeof m->counters) || snapshot_pass(s, &m->until_sweep, sizeof m->until_sweep) ||
+        snapshot_pass(s, &m->latest_asking, sizeof m->latest_asking) ||
         snapshot_pass(s, &m->n_passed, sizeof m->n_passed) || snapshot_pass(s, m->latest, sizeof m->latest))
         return -1;
     for (int i = 0; i < DURATIONS; i++)

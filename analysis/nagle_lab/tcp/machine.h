@@ -32,6 +32,7 @@ typedef struct {
     uint64_t n_passed;
     live live;
     int64_t until_sweep;
+    int64_t latest_asking;
 } machine;
 
 void machine_init(machine *m);

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
+from msgspec.structs import replace
+
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment
 from nagle_lab.tcp.connection import (
     FIRST_NUMBER,
@@ -85,6 +87,7 @@ SWEEP = 1 << 15
 MANY = 1 << 15
 
 SURELY = 2  # connections: what a handshake counts for a port, which is a server's
+ASKING = 128  # connections, the latest: one of them may be what a SYN-ACK from another address answers
 REMEMBERED = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
 
 
@@ -119,6 +122,7 @@ class Machine:
         self._own_samples: Counter[tuple[int, int]] = Counter()  # rows of reactions, of each program and kind,
         self._peer_samples: Counter[tuple[int, int]] = Counter()  # and of its peers
         self._until_sweep = SWEEP
+        self._latest_asking = -1  # number of the latest connection that began with a SYN
         self._latest: deque[tuple[Segment, int]] = deque(maxlen=REMEMBERED)  # segments, and their connections
 
     def follow(self, segments: Sequence[Segment]) -> None:
@@ -136,6 +140,8 @@ class Machine:
             if x is None or ((s.flags & SYN or x.closed) and self._begins_anew(x.connection, s)):
                 x = self._open(s, x)
             connection = x.connection
+            if connection.answers_as is not None and x.side:
+                s = with_own_address(connection, s)  # noqa: PLW2901
             if is_copy(x, s):
                 self.copies += 1
                 note_copy(x, s)
@@ -541,19 +547,31 @@ class Machine:
         """Whether a segment between the ends of a connection is the first of another one."""
         if s.flags & (SYN | ACK | RST) == SYN:
             return s.seq != connection.syn
+        is_translated = connection.answers_as is not None
+        if is_translated and s.flags & (SYN | ACK) == SYN | ACK and s.ack != next_to_syn(connection):
+            return True  # the client uses its port for a server once more, and is redirected to another one
         return connection.is_closed and s.ts - connection.last_ts > TIME_WAIT
 
     def _open(self, s: Segment, x: Half | None) -> Half:
-        """Open a connection with ``s``, in place of that of ``x``, if any; returns the half that sent ``s``."""
+        """Open a connection with ``s``, in place of that of ``x``, if any; returns the half that sent ``s``.
+
+        None is opened with an answer to another one (:meth:`_asked_by`).
+        """
         if x is not None:
             self._forget(x.connection)
         key = (s.src, s.sport, s.dst, s.dport)
         back = (s.dst, s.dport, s.src, s.sport)
         is_answer = s.flags & (SYN | ACK) == SYN | ACK  # its receiver opened it
+        asked_by = self._asked_by(s) if is_answer else None
+        if asked_by is not None:
+            asked_by.answers_as = s.src, s.sport
+            self._halves[key] = asked_by.halves[1]
+            return asked_by.halves[1]
         connection = Connection(self.connections, s, back if is_answer else key)
         self.connections += 1
         if s.flags & (SYN | ACK | RST) == SYN:
             connection.syn_ts = s.ts
+            self._latest_asking = connection.number
         self._live[connection.number] = connection
         src, sport, dst, dport = connection.key
         self._halves[dst, dport, src, sport] = connection.halves[1]
@@ -565,6 +583,23 @@ class Machine:
                 self._note_end(connection, side, 1)
             self._compare_ends(connection)
         return self._halves[key]
+
+    def _asked_by(self, s: Segment) -> Connection | None:
+        """The connection that a SYN-ACK between other ends answers; None: none.
+
+        Where a host redirects what its own programs send (REDIRECT in OUTPUT: a pod with a sidecar), the client's
+        segments are captured behind that translation, the server's behind its reversal: each with other addresses.
+        """
+        client, first = (s.dst, s.dport), self.connections - ASKING
+        if self._latest_asking < first:  # so nothing is looked for in a flood of SYN-ACKs
+            return None
+        for connection in reversed(self._live.values()):
+            if connection.number < first:
+                break
+            is_next = connection.syn >= 0 and s.ack == next_to_syn(connection)
+            if is_next and connection.key[:2] == client and not connection.halves[1].packets:
+                return connection
+        return None
 
     def _note_end(self, connection: Connection, side: int, count: int) -> None:
         """Count a ``connection`` for the port at its ``side``; with the second one the first may learn its server."""
@@ -587,6 +622,10 @@ class Machine:
         src, sport, dst, dport = connection.key
         self._halves.pop((src, sport, dst, dport), None)
         self._halves.pop((dst, dport, src, sport), None)
+        if connection.answers_as is not None:
+            other = (*connection.answers_as, src, sport)
+            if self._halves.get(other) is connection.halves[1]:  # else a later connection has these ends
+                del self._halves[other]
         del self._live[connection.number]
         self._close(connection)
 
@@ -636,6 +675,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
     """The row of a connection that is over; ``unanswered`` is its exchange without an answer, -1 none."""
     one, two = halves = connection.halves
     src, sport, dst, dport = connection.key
+    answers_as, answers_as_port = connection.answers_as or (bytes(16), 0)
     return LAYOUTS["connection"].row(
         number=connection.number,
         first_frame=connection.first_frame,
@@ -671,6 +711,8 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         followed=sum(half.reactions[RELEASE].count for half in halves if half.reactions),
         port=(sport, dport),
         address=src + dst,
+        answers_as=answers_as,
+        answers_as_port=answers_as_port,
         client=connection.client,
         syns=one.syn >= 0 and two.syn >= 0,
         server_first=connection.server_first,
@@ -678,6 +720,17 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         timestamp_step=[timestamp_step(half) for half in halves],
         clock_step=connection.clock_step,
     )
+
+
+def next_to_syn(connection: Connection) -> int:
+    """What an answer to its SYN acknowledges."""
+    return (connection.syn + 1) & 0xFFFFFFFF
+
+
+def with_own_address(connection: Connection, s: Segment) -> Segment:
+    """A segment of side 1 as it would be, had its address and port not been translated."""
+    _, _, address, port = connection.key
+    return replace(s, src=address, sport=port)
 
 
 def duration(begin: int, end: int) -> int:
