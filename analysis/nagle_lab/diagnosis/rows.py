@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.observed.columns import Columns, listed
-from nagle_lab.diagnosis.observed.connection_columns import socket_address
+from nagle_lab.diagnosis.observed.connection_columns import answers_as, socket_address
 from nagle_lab.diagnosis.result.result import Connection, Endpoint, Exchange, SentTotals, Stall, Stalls
 from nagle_lab.tcp.durations import ms_of, rounded
 from nagle_lab.tcp.layout import LAYOUTS
@@ -74,6 +74,7 @@ class ConnectionRows(_Rows[Connection]):
 def _connection(row: tuple[Any, ...]) -> Connection:
     client = row[_AT["client"]]
     server = 1 - client
+    answers = answers_as(row)
     first_stalled, handshake = row[_AT["first_stalled"]], row[_AT["handshake"]]
     return Connection(
         id=row[_AT["number"]],
@@ -94,6 +95,7 @@ def _connection(row: tuple[Any, ...]) -> Connection:
         lost_ms=ms_of(row[_AT["held"]]),
         round_trip_holds_ms=ms_of(row[_AT["round_trips"]]),
         handshake_us=round(handshake / 1e3, 1) if row[_AT["syns"]] and handshake >= 0 else None,
+        answers_as=Endpoint(*answers, ROLES[1]) if answers else None,
     )
 
 

@@ -164,25 +164,37 @@ def _packets(
     """The packets of some connections, in capture order."""
     # Who sends that way: connection, and whether its client.
     senders: dict[EndPair, list[tuple[Connection, bool]]] = {}
+    untranslated: dict[EndPair, EndPair] = {}
     for connection in connections:
-        client, server = packed_endpoint(connection.client), packed_endpoint(connection.server)
-        senders.setdefault((*client, *server), []).append((connection, True))
-        if client != server:
-            senders.setdefault((*server, *client), []).append((connection, False))
+        asks, *answers = ways_of(connection)
+        senders.setdefault(asks, []).append((connection, True))
+        for way in answers:
+            if way != asks:
+                senders.setdefault(way, []).append((connection, False))
+            untranslated[way] = answers[0]
     first_frame = min((connection.first_frame for connection in connections), default=1)
     recent: defaultdict[EndPair, deque[Segment]] = defaultdict(lambda: deque(maxlen=RECENT))
     copied: set[EndPair] = set()  # ends that sent data or a SYN that was captured twice
     for s in segments(files, ends=senders, first_frame=first_frame):
-        ends, back = (s.src, s.sport, s.dst, s.dport), (s.dst, s.dport, s.src, s.sport)
+        way = s.src, s.sport, s.dst, s.dport
+        ends = untranslated.get(way, way)
+        back = ends[2:] + ends[:2]
         flags = ",".join(name for bit, name in _FLAGS if s.flags & bit)
         again = any(is_same(s, before, copied=ends in copied or back in copied) for before in recent[ends])
         if not again:
             recent[ends].append(s)
         elif s.length or s.flags & SYN:
             copied.add(ends)
-        for connection, from_client in senders[ends]:
+        for connection, from_client in senders.get(way, ()):
             if s.frame >= connection.first_frame:
                 yield connection, Step(s.frame, s.ts, from_client, s.length, flags, s.seq, s.ack, again)
+
+
+def ways_of(connection: Connection) -> list[EndPair]:
+    """From where to where its client's segments go, then its server's, also as translated (``answers_as``)."""
+    client = packed_endpoint(connection.client)
+    answering = [connection.server, *([connection.answers_as] if connection.answers_as else [])]
+    return [(*client, *packed_endpoint(connection.server)), *((*packed_endpoint(end), *client) for end in answering)]
 
 
 def packed_endpoint(endpoint: Endpoint) -> tuple[bytes, int]:

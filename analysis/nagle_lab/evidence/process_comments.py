@@ -15,7 +15,7 @@ from pathlib import Path
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.comment_reader import INBOUND, OUTBOUND, CommentTaker
 from nagle_lab.diagnosis.result.result import Connection, EndProcess, Result, Role
-from nagle_lab.evidence.excerpt import EndPair, packed_endpoint
+from nagle_lab.evidence.excerpt import EndPair, ways_of
 from nagle_lab.packet.segment import Segment, decode
 
 _LOOK = 2_000  # packets at the beginning of a file, of which one has such a comment where any does
@@ -63,8 +63,7 @@ def processes_of(files: Sequence[Path], result: Result) -> list[EndProcess]:
 
 def _ends(connection: Connection, seen: dict[EndPair, _Seen]) -> list[tuple[Role | None, NamedProcess]]:
     """The role and the process of each end that is known; without a role where it is one of the two."""
-    client, server = packed_endpoint(connection.client), packed_endpoint(connection.server)
-    asks, answers = seen.get((*client, *server)), seen.get((*server, *client))
+    asks, *_, answers = map(seen.get, ways_of(connection))
     of_client, of_server = (way.process if way else None for way in (asks, answers))
     process = of_client or of_server
     if process is None:

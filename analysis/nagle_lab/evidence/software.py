@@ -1,7 +1,7 @@
 """Which software the traffic is about, by what it says of itself in the packets, and TCP_NODELAY's name there."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.take import records
 from nagle_lab.diagnosis.result.result import Endpoint, NamedEnd, Result
-from nagle_lab.diagnosis.result.which_connections import busiest
+from nagle_lab.diagnosis.result.which_connections import LOOKED_AT, busiest
 from nagle_lab.packet.segment import decode, packed_address
 
 _MOST_FRAMES = 2_000  # that are looked through for a header
@@ -93,13 +93,13 @@ def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | Non
     end = _end(result)
     if not files or end is None:
         return None
-    sender, port = packed_address(end.ip), end.port
+    senders = {(packed_address(each.ip), each.port) for each in (end, *_translated(result, end))}
     with open_capture([str(file) for file in files], window_bytes=_WINDOW, sha256=False) as capture:
         for record in islice(records(capture), _MOST_FRAMES):
             segment = decode(*record)
             if isinstance(segment, int) or not segment.length:
                 continue
-            if segment.src == sender and port in (None, segment.sport):
+            if not senders.isdisjoint(((segment.src, None), (segment.src, segment.sport))):
                 for said in _NAMES.findall(record.data):
                     if setting := setting_by_name(said.decode("ascii")):
                         return setting
@@ -111,6 +111,13 @@ def _end(result: Result) -> NamedEnd | Endpoint | None:
         return result.summary.held_ends[0]
     connection = busiest(result)
     return connection.server if connection else None
+
+
+def _translated(result: Result, end: NamedEnd | Endpoint) -> Iterator[Endpoint]:
+    """What the segments of a server carry for it where that is translated."""
+    for connection in islice(result.connections, LOOKED_AT):
+        if connection.answers_as and (connection.server.ip, connection.server.port) == (end.ip, end.port):
+            yield connection.answers_as
 
 
 def setting_by_name(command: str) -> NodelaySetting | None:

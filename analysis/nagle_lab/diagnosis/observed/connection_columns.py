@@ -11,7 +11,7 @@ from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.tables import Table
 
 _AT = LAYOUTS["connection"].columns
-
+_NO_ADDRESS = bytes(16)
 
 PackedEnd = tuple[bytes, int]  # address, 16 bytes, and port
 
@@ -25,6 +25,12 @@ def socket_address(row: Sequence[Any], side: int) -> tuple[str, int]:
     """The end as :func:`packed_end` gives it, its address as text."""
     address, port = packed_end(row, side)
     return address_text(address), port
+
+
+def answers_as(row: Sequence[Any]) -> tuple[str, int] | None:
+    """The address and the port that segments of its side 1 carry, where these are not that side's own."""
+    address = row[_AT["answers_as"]]
+    return (address_text(address), row[_AT["answers_as_port"]]) if address != _NO_ADDRESS else None
 
 
 class Involved:

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from nagle_lab.capture.kernel_answers import SLOWEST_NS, KernelAnswer, SocketAddress
 from nagle_lab.diagnosis.observed.columns import Columns
-from nagle_lab.diagnosis.observed.connection_columns import socket_address
+from nagle_lab.diagnosis.observed.connection_columns import answers_as, socket_address
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
 
@@ -49,7 +49,8 @@ class AnswersBySocket:
         columns = connections.layout.columns
         for row in connections.rows():
             one, other = (socket_address(row, side) for side in (0, 1))
-            for side, ends in enumerate(((one, other), (other, one))):
+            sockets = (one, answers_as(row) or other), (other, one)
+            for side, ends in enumerate(sockets):
                 if ends in by_ends:
                     self._by_side[row[columns["number"]], side] = by_ends[ends]
 

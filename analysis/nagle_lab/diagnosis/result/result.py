@@ -281,11 +281,19 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     round_trip_holds_ms: Number  # and for ACKs that were not delayed
     sent: dict[Role, SentTotals]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not seen, or a proxy's
+    answers_as: Endpoint | None = None  # what the server's segments carry where that is another address: translated
 
     @property
     def ends(self) -> tuple[SocketAddress, SocketAddress]:
         """Address and port of its client, and of its server."""
         return (self.client.ip, self.client.port), (self.server.ip, self.server.port)
+
+    @property
+    def sockets(self) -> tuple[tuple[SocketAddress, SocketAddress], tuple[SocketAddress, SocketAddress]]:
+        """Of the client's socket and the server's, as these know them: the own address and port, then the peer's."""
+        client, server = self.ends
+        asked = (self.answers_as.ip, self.answers_as.port) if self.answers_as else server
+        return (client, asked), (server, client)
 
     @property
     def is_one_way(self) -> bool:

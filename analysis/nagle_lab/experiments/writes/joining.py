@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from pathlib import Path
 
-from nagle_lab.diagnosis.result.result import Connection, Result, Stall
+from nagle_lab.diagnosis.ends import ROLES
+from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts
 from nagle_lab.guard.tracing.calls import Call, Direction, Stream, Trace
 from nagle_lab.tcp.learned import unwrapped
@@ -88,13 +89,13 @@ def _of_connection(
     connection: Connection, steps: Sequence[Step], stalls: Sequence[Stall], trace: Trace
 ) -> Iterator[CallPair | str]:
     """The two calls of each of its stalls, or why they cannot be told."""
-    ends = dict(zip(("client", "server"), connection.ends, strict=True))
-    sent = {role: _Sent([step for step in steps if step.from_client is (role == "client")]) for role in ends}
+    ways: dict[Role, Direction] = dict(zip(ROLES, connection.sockets, strict=True))
+    sent = {role: _Sent([step for step in steps if step.from_client is (role == "client")]) for role in ways}
     counts: dict[Stream, _Count] = {}
     elsewhere: dict[tuple[Stream, int], tuple[Call, ...]] = {}  # by process, too
     for stall in stalls:
         role = stall.held_by.role
-        way: Direction = (ends[role], ends["server" if role == "client" else "client"])
+        way, back = ways[role], ways["server" if role == "client" else "client"]
         trigger, release = sent[role].steps[stall.trigger_frame], sent[role].steps[stall.release_frame]
         stream = trace.stream(way, release.ts)
         if not stream or not stream.writes or trigger.frame not in sent[role].offsets:
@@ -102,7 +103,7 @@ def _of_connection(
         else:
             if stream not in counts:
                 counts[stream] = _Count(sent[role], stream)
-            found = _pair(stall, trigger, release, counts[stream], trace.stream(way[::-1], release.ts))
+            found = _pair(stall, trigger, release, counts[stream], trace.stream(back, release.ts))
             if isinstance(found, CallPair):
                 if (stream, found.held.process) not in elsewhere:
                     elsewhere[stream, found.held.process] = _elsewhere(found, trace)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.experiments.writes.running_program import not_clean_if_traced, writes_beside
-from nagle_lab.guard.tracing.calls import Call, Direction, Trace
+from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.strace_output import read_trace
 
 RECIPE = "strace -f -ttt -yy -o FILE (docs/strace.md)"
@@ -100,7 +100,7 @@ def _check_time(file: Path, trace: Trace, result: Result) -> None:
 
 
 def _check_connections(file: Path, trace: Trace, connections: Sequence[Connection]) -> None:
-    if any(way in trace.streams for one in connections for way in _ways(one)):
+    if any(way in trace.streams for one in connections for way in one.sockets):
         return
     way = next(way for way, streams in trace.streams.items() if any(stream.writes for stream in streams))
     here, there = (f"{address}:{port}" for address, port in way)
@@ -108,8 +108,3 @@ def _check_connections(file: Path, trace: Trace, connections: Sequence[Connectio
         f"{file}: of other connections: it has none of the capture's {len(connections)}, but {here} to {there}, for "
         "example: trace the process that holds, where no address is translated on the way"
     )
-
-
-def _ways(connection: Connection) -> tuple[Direction, Direction]:
-    client, server = connection.ends
-    return (client, server), (server, client)

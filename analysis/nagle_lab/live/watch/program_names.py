@@ -128,11 +128,11 @@ class ProgramNames:
 
     def ends_of(self, connection: Connection) -> tuple[ProgramName, ProgramName]:
         """The processes at its server and at its client; UNKNOWN where they are not known."""
-        client, server = connection.ends
+        at_client, at_server = connection.sockets
         found = self._found.get
         # Who has one connection at an address and port of a server has all of them; a client's port is used anew.
-        there = found((server, client)) or found((server, _LISTENS), UNKNOWN)
-        return there, found((client, server), UNKNOWN)
+        there = found(at_server) or found((at_server[0], _LISTENS), UNKNOWN)
+        return there, found(at_client, UNKNOWN)
 
     def _remember(self, ends: tuple[SocketAddress, SocketAddress], named: ProgramName) -> None:
         self._found[ends] = named

@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
-from nagle_lab.evidence.excerpt import EndPair, packed_endpoint, segments
+from nagle_lab.evidence.excerpt import EndPair, segments, ways_of
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
 from nagle_lab.live.watch.ring import Snapshot
@@ -294,7 +294,7 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
 
     Raises OSError; FileExistsError where ``out`` is there.
     """
-    ends: set[EndPair] = {(*packed_endpoint(one.client), *packed_endpoint(one.server)) for one in connections}
+    ends: set[EndPair] = {max(way, way[2:] + way[:2]) for one in connections for way in ways_of(one)}
     frames = {segment.frame for segment in segments(capture, ends=ends)}
     with out.open("xb") as file:
         writer, numbers = Pcapng(file), dict[tuple[int, int], int]()
@@ -307,7 +307,7 @@ def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -
                     numbers[key] = len(numbers)
                     writer.add_interface(f"interface {record.interface}", link_type=record.link_type)
                 writer.add(record.ts, numbers[key], record.original, record.data)
-            wanted = {frozenset(one.ends) for one in connections}
+            wanted = {frozenset(socket) for one in connections for socket in one.sockets}
             for answer in opened.facts.kernel_answers if numbers else ():
                 if frozenset((answer.sender, answer.receiver)) in wanted:
                     writer.add_answer(answer)
