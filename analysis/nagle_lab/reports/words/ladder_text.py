@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from nagle_lab.evidence.ladder import Ladder, LadderRow, Written
+from nagle_lab.reports.words.phrases import answers_as
 from nagle_lab.reports.words.writes_text import call_of, place_of
 
 _INSIDE, _LEAST = 38, 20  # columns between the two ends, and in a narrow terminal at least
@@ -35,6 +36,8 @@ def _lines(ladder: Ladder, inside: int) -> Iterator[Text]:
     yield Text(f"{'frame':>8} {'ms':>9}  {left.ljust(inside + 2 - len(right))}{right}  not to scale", style="dim")
     width = max(inside + 2 - len(server), len(client) + 1)
     yield Text(f"{'':{_LEFT - 1}}{client:<{width}}{server}", style="dim")
+    if translated := answers_as(ladder.connection):
+        yield Text(f"{'':{_LEFT - 1}}{translated:>{inside + 2}}", style="dim")
     before = ladder.rows[0]
     calls = list(ladder.written)
     for row in ladder.rows:

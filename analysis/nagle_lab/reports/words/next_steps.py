@@ -2,6 +2,9 @@
 
 import ipaddress
 from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from msgspec.structs import replace
 
 from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.reason import data_may_have_waited, larger_cause
@@ -16,9 +19,10 @@ from nagle_lab.diagnosis.result.result import (
 )
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.verdict import AT_BOTH_ENDS, WHY, WITH_WATCH, Verdict
-from nagle_lab.diagnosis.result.which_connections import busiest, stalled_upstreams
+from nagle_lab.diagnosis.result.which_connections import LOOKED_AT, busiest, stalled_upstreams
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.packet.segment import end_text
+from nagle_lab.reports.words.phrases import answers_as
 from nagle_lab.tcp.events import IDLE, MS
 
 _STEPS = {
@@ -70,7 +74,8 @@ def ends(
     if connection is None:
         return []
     named = f", {software.software}" if software else ""
-    between = f"client {connection.client} and server {connection.server}{named}"
+    translated = f" ({said})" if (said := answers_as(connection)) else ""
+    between = f"client {connection.client} and server {connection.server}{translated}{named}"
     if result.summary.connections > 1:
         between += f": the busiest connection, {connection.exchanges} of {result.summary.exchanges} exchanges"
     return [("between", between)]
@@ -196,13 +201,20 @@ def commands(
     if not running:
         return [setting_of(software, known_by)]
     held = s.held_ends[0]
-    delayed = _end_that_delays(result, held)
+    delayed, sender = _end_that_delays(result, held), _as_asked(result, held)
     holder, delayer = (_process_at(result, end) if here else None for end in (held, delayed))
     return [
-        _try(holder) if holder else _look_at(held, delayed, is_certain=s.is_certain),
+        _try(holder) if holder else _look_at(held, _as_asked(result, delayed), is_certain=s.is_certain),
         setting_of(software, known_by),
-        (_reach(held, delayed, delayer), _quick_acks(held, delayed, delayer)),
+        (_reach(sender, delayed, delayer), _quick_acks(sender, delayed, delayer)),
     ]
+
+
+def _as_asked(result: Result, end: NamedEnd) -> NamedEnd:
+    """The end as its peer's kernel knows it, where this is a server whose address is translated there."""
+    of_it = (one for one in islice(result.connections, LOOKED_AT) if one.answers_as and _is_at(one.server, end))
+    asked = next((one.answers_as for one in of_it), None)
+    return replace(end, ip=asked.ip, port=asked.port) if asked else end
 
 
 def _end_that_delays(result: Result, held: NamedEnd) -> NamedEnd:
@@ -269,7 +281,7 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
         or _MANY * result.summary.round_trip_holds.count > result.summary.exchanges
     ):
         return []
-    server, client = connection.server, connection.client
+    server, client, asked = connection.server, connection.client, connection.answers_as or connection.server
     if first is Cause.SERVER_THINK:
         return [
             (f"{_there(server)}, to see which program replies late", [_find(server, client)]),
@@ -279,10 +291,10 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
         corked = f"nagle-lab sockets --port {server.port}"
         return [(f"{_there(server)}, while it is slow, to see which program corks", [corked])]
     if first is Cause.CLIENT_THINK:
-        return [(f"{_there(client)}, to see which program pauses", [_find(client, server)])]
+        return [(f"{_there(client)}, to see which program pauses", [_find(client, asked)])]
     late = [role for role, count in result.summary.delayed_acks_by.items() if count]
     if first is Cause.DELAYED_ACK and len(late) == 1:  # the other end is the one that pauses
-        pausing, waiting = (server, client) if late == ["client"] else (client, server)
+        pausing, waiting = (server, client) if late == ["client"] else (client, asked)
         return [(f"{_there(pausing)}, to see which program pauses between its writes", [_find(pausing, waiting)])]
     return []
 
@@ -375,7 +387,7 @@ _WITHOUT_LINUX = (
 
 def _is_one_host(one: NamedEnd | Endpoint, other: NamedEnd | Endpoint) -> bool:
     """Whether what they send each other leaves by no device: by 127.0.0.1, or an address of that host."""
-    return one.ip == other.ip or ipaddress.ip_address(one.ip).is_loopback
+    return one.ip == other.ip or any(ipaddress.ip_address(end.ip).is_loopback for end in (one, other))
 
 
 def _quick_acks(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> list[str]:

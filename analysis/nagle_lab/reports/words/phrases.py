@@ -3,7 +3,7 @@
 from collections import Counter
 
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
-from nagle_lab.diagnosis.result.result import Result, Server, Stall, Summary
+from nagle_lab.diagnosis.result.result import Connection, Result, Server, Stall, Summary
 from nagle_lab.diagnosis.result.spread import plural, times_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.reports.words.numbers import share
@@ -27,6 +27,11 @@ GROUNDS = {
     Ground.DATA_ACKS: ("the ACK came on data, and the held data left as soon after it as after ACKs that came alone"),
     Ground.MERGED_WRITES: "several writes left as one segment once the other end's data carried the ACK",
 }
+
+
+def answers_as(connection: Connection) -> str:
+    """What its segments carry for the server where that is translated; else empty."""
+    return f"answers as {connection.answers_as}" if connection.answers_as else ""
 
 
 def _said_of(ground: Ground) -> str:
