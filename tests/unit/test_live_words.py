@@ -115,6 +115,24 @@ def test_where_nothing_is_held_at_this_moment_there_will_be_another():
     assert "next:" not in screen([on], 100) and "next: prove" in screen([idle, found()], 100)
 
 
+@pytest.mark.parametrize(
+    ("user", "by_sudo", "typed"),
+    [
+        (0, False, "nagle-lab"),
+        (0, True, 'sudo "$(command -v nagle-lab)"'),
+        (1000, False, 'sudo "$(command -v nagle-lab)"'),
+    ],
+)
+def test_the_next_command_can_be_pasted_where_it_is_shown(run, monkeypatch, user, by_sudo, typed):
+    monkeypatch.setattr("nagle_lab.cli.live.sockets.inventory", lambda *_: Inventory([found()], []))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    if by_sudo:
+        monkeypatch.setenv("SUDO_USER", "somebody")
+    shown = " ".join(run("sockets").out.split())
+    assert shown.endswith(f"next: prove and try it: {typed} nodelay --pid 24703 on --for 30s")
+
+
 def test_many_are_cut_unless_all_are_asked_for():
     sockets = [found(listed(local=("10.0.0.1", port))) for port in range(1000, 1100)]
     assert "… and 60 more: --all shows them" in screen(sockets, 100)

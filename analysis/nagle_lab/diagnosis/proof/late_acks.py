@@ -251,7 +251,7 @@ def _follow_those_in_time(waits: Column, c: Candidates, observed: Observed) -> b
 
 
 def _just_in_time(c: Candidates, observed: Observed) -> int:
-    """How many ACKs took more than half as much longer than the fastest as late ones do."""
+    """How many ACKs were in time, but longer than the fastest by half of the margin of late ones, or more."""
     margin, waits = late_margin(observed.peer_fastest), c.late_by(observed.peer_fastest)
     return total((waits >= margin / 2) & (waits < margin))
 
