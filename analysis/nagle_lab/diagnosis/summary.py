@@ -54,6 +54,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             astray_share=findings.astray.share,
             swapped_without_timestamps=findings.astray.swapped_without_timestamps,
             unresolved=findings.obstacles,
+            mostly_open=findings.sums.mostly_open,
             asked=findings.asked,
             late_without_stall=findings.late_without_stall,
             chances=findings.rejected.total() + findings.sums.not_held,

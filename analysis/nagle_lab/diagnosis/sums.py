@@ -25,6 +25,7 @@ class Sums:
     Attributes
     ----------
     whole : by name; a connection that is seen twice counts once, one that is not wanted does not
+    mostly_open : undecided candidates of the connections on which more are than there are other exchanges
     both_ways : connections of which both ends are seen to send
     not_held : small segments sent behind unacknowledged small ones, on those
     by_role : by name and role, of what each side has its own; packets and bytes of all, late ACKs as ``whole``
@@ -33,7 +34,7 @@ class Sums:
 
     def __init__(self, connections: Table) -> None:
         self.whole = dict.fromkeys(("syns", "exchanges", "repeat_exchanges", "stalls", "stalled_exchanges"), 0)
-        self.both_ways = self.not_held = 0
+        self.mostly_open = self.both_ways = self.not_held = 0
         sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
         self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
         self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
@@ -41,6 +42,8 @@ class Sums:
             client = rows["client"]
             for name in self.whole:
                 self.whole[name] += total(rows[name] * (1 - rows["left_out"]))
+            unresolved = rows["unresolved"] * (1 - rows["left_out"])
+            self.mostly_open += total(unresolved * (2 * unresolved > rows["exchanges"]))
             both_ways = (rows["packets", 0] > 0) & (rows["packets", 1] > 0)
             self.both_ways += total(both_ways)
             counted = both_ways * (1 - rows["left_out"])

@@ -11,6 +11,7 @@ from support.stories import (
     RELEASE,
     REQUEST,
     Story,
+    nodelay,
     of_a_pool,
     prompt,
     reply_in_two,
@@ -297,6 +298,12 @@ def test_a_path_that_varies_is_no_timer(diagnose):
     talks = [talk(ask, rtt_ns=4 * MS, client=("10.0.0.1", port)).seen_at("server") for port in (1, 2, 3)]
     result = diagnose(merge(*talks))
     assert result.verdict == "INCONCLUSIVE" and "path_varies" in result.quality.unresolved
+    # Nor is it lost among the exchanges of others, on which nothing is undecided.
+    others = [talk(nodelay, 40, client=("10.0.0.2", 40_000 + n)).seen_at("server") for n in range(60)]
+    with_others = diagnose(merge(*talks, *others))
+    assert with_others.quality.unresolved == result.quality.unresolved
+    assert sum(with_others.quality.unresolved.values()) < 0.04 * with_others.summary.exchanges
+    assert with_others.verdict == "INCONCLUSIVE"
 
 
 def test_a_pause_behind_an_ack_that_the_path_delayed_is_a_pause(diagnose):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nagle_lab.diagnosis.observed.enough import REPEATED
+from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.spread import plural, times_text
 from nagle_lab.errors import Exit
@@ -58,6 +58,7 @@ class VerdictInput:
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
     swapped_without_timestamps : data segments that it has after their acknowledgement, and that have no timestamps
     unresolved : how often it could not be told whether an ACK released what followed, and why
+    mostly_open : how many of these are on connections on which more are undecided than there are other exchanges
     asked : of how many of these the kernel was asked while the capture was recorded, by the same reasons
     late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: of a stream
         without answers, these are what a stall would have shown in
@@ -81,6 +82,7 @@ class VerdictInput:
     astray_share: float = 0.0
     swapped_without_timestamps: int = 0
     unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
+    mostly_open: int = 0
     asked: Mapping[Obstacle, int] = field(default_factory=dict)
     late_without_stall: int = 0
     chances: int = 0
@@ -203,6 +205,7 @@ def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
     unresolved, left_open = evidence.unresolved, sum(evidence.unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
     are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
+    are_many = are_many or evidence.mostly_open >= CONCLUSIVE
     if not are_many and left_open <= MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges):
         return ""
     obstacle = max(Obstacle, key=lambda one: unresolved.get(one, 0))
