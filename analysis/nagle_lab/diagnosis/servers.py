@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.observed.columns import Column, Columns, groups, how_often, pick, rows_where
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
-from nagle_lab.diagnosis.observed.programs import LEAST_DELAY
+from nagle_lab.diagnosis.observed.peers import LEAST_DELAY
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.result.result import Role, Server
 from nagle_lab.diagnosis.result.verdict import VerdictInput

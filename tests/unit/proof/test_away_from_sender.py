@@ -565,7 +565,8 @@ def test_a_path_that_became_longer_than_a_timer_shows_in_later_handshakes(
         c.server_sends(BODY, after_ns=RELEASE if held else (6 + number * 5 % 23) * MS)
 
     rtt_ns = [40 * US] * before + [(32 + at % 3 * more_ms) * MS for at in range(7 - before)]
-    talks = [talk(reply, 7, rtt_ns=rtt_ns[at], client=("10.0.0.1", 40_000 + at)) for at in range(7)]
+    began = [1_700_000_000 * SECOND + (at >= before) * 300 * MS for at in range(7)]
+    talks = [talk(reply, 7, rtt_ns=rtt_ns[at], client=("10.0.0.1", 40_000 + at), t0_ns=began[at]) for at in range(7)]
     result = diagnose(merge(*(c.seen_at(place) for c in talks)))
     assert (result.verdict, result.summary.stalls) == (verdict, 42 if verdict == "STALL" else 0)
     assert (result.quality.unresolved.get("path_varies", 0) >= 41) is (verdict == "INCONCLUSIVE")

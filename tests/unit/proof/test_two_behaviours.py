@@ -159,3 +159,16 @@ def test_what_the_path_explains_of_all_connections_is_no_stall_of_each(diagnose,
         for at, late_ms in enumerate((11, 11, others_ms, others_ms))
     ]
     assert diagnose(merge(*(c.seen_at("server") for c in talks))).verdict == verdict
+
+
+@pytest.mark.parametrize("seen_at", ["server", "middle", "client"])
+@pytest.mark.parametrize("farther", [2 * MS, 10 * MS])
+def test_a_near_host_behind_the_same_address_does_not_hide_what_a_farther_one_holds(diagnose, farther, seen_at):
+    """A load balancer's address, say: the client's capture shows both, and how far each is."""
+    near, far = (
+        talk(story, 40, client=client, rtt_ns=rtt_ns)
+        for story, client, rtt_ns in ((nodelay, ONE, 0), (server_held, THE_SAME, farther))
+    )
+    result = diagnose(merge(near.seen_at(seen_at), far.seen_at(seen_at)))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 39)
+    assert {result.connections[stall.connection].client.port for stall in result.stalls} == {THE_SAME[1]}

@@ -12,7 +12,9 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import lowest, percentile
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
-from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Program, Reactions
+from nagle_lab.diagnosis.observed.paths import SLACK, round_trip_bounds
+from nagle_lab.diagnosis.observed.peers import LEAST_DELAY
+from nagle_lab.diagnosis.observed.programs import Program, Reactions
 from nagle_lab.tcp.events import DELAYED, MS, US
 
 # An end that reacts faster than this is a few switches away at most: hardly a path, and it hardly varies.
@@ -30,7 +32,6 @@ AT_CAPTURE_POINT = 150 * US
 # delayed only when it took so much longer than its sender's fastest reaction; nearer, when it took LEAST_DELAY.
 PATH_JITTER = 8 * MS
 
-SLACK = 300 * US  # how much a path varies, at least
 ANSWERS = 8  # from this many on their own spread tells how much the path varies
 
 
@@ -103,16 +104,6 @@ class Observed:
 def below_near(reactions: list[int]) -> list[int]:
     """The reaction times, ns, that are of an end at the capture point or next to it."""
     return [ns for ns in reactions if ns < NEAR]
-
-
-def slack(round_trip: int) -> int:
-    """How much longer or shorter than ``round_trip`` another round trip of that path may be, ns."""
-    return SLACK + round_trip // 8
-
-
-def round_trip_bounds(round_trip: int) -> tuple[float, float]:
-    """The shortest and the longest that another round trip of that path may be, ns."""
-    return round_trip - slack(round_trip), round_trip + slack(round_trip)
 
 
 def latest_answer(answers: list[int], round_trip: int) -> float:

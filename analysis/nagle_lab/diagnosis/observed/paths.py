@@ -8,11 +8,14 @@ are of the same hosts. Since commit 165573e41f2f each connection has its own, an
 from typing import NamedTuple
 
 from nagle_lab.tcp.connection import NEVER
+from nagle_lab.tcp.events import US
 from nagle_lab.tcp.tables import Table
 
 MOST_PATHS = 100_000  # that are remembered
 CLOCK_BITS = 10  # offsets that differ by less than about a second are one: clocks drift, and paths vary
 CLOCKS = 1 << (32 - CLOCK_BITS)
+
+SLACK = 300 * US  # how much a path varies, at least
 
 Pair = tuple[bytes, bytes]  # the addresses of two hosts, the lesser first
 Clocks = tuple[int, int]  # the offsets of their timestamps, in units of about a second
@@ -84,3 +87,13 @@ def pair_of(addresses: bytes) -> Pair:
     """The two hosts, given both addresses, 16 bytes each."""
     one, other = addresses[:16], addresses[16:]
     return (one, other) if is_in_order(addresses) else (other, one)
+
+
+def slack(round_trip: int) -> int:
+    """How much longer or shorter than ``round_trip`` another round trip of that path may be, ns."""
+    return SLACK + round_trip // 8
+
+
+def round_trip_bounds(round_trip: int) -> tuple[float, float]:
+    """The shortest and the longest that another round trip of that path may be, ns."""
+    return round_trip - slack(round_trip), round_trip + slack(round_trip)

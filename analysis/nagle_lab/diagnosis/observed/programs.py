@@ -1,8 +1,7 @@
 """What the whole capture shows of each program: how fast it and its peers react, and when it sent without waiting.
 
-A program is an address, with its port where it is the server. Those without candidates are not looked at. What it
-does with a peer is looked at by itself where that is enough to tell: each path has its own times, and what a server
-does for one client says nothing of another. What it does with all other peers is looked at together.
+A program is an address, with its port where it is the server. Those without candidates are not looked at. Which of
+its peers are looked at by themselves: peers.py.
 """
 
 from bisect import bisect_left
@@ -12,11 +11,8 @@ from dataclasses import dataclass, field
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
-    among,
     chunks,
-    distinct,
     groups,
-    how_often,
     is_full,
     listed,
     pick,
@@ -25,20 +21,17 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.enough import COMPARABLE
 from nagle_lab.diagnosis.observed.paths import KnownPaths, Pair, pair_of
+from nagle_lab.diagnosis.observed.peers import Peers
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
 from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
-from nagle_lab.tcp.tables import Table, Tables
+from nagle_lab.tcp.tables import Tables
 
 ROWS_AT_ONCE = 1 << 16
 GOES_ON = 5 * MS  # data so long after the data before it is no other part of the same message
 STALE = 2  # ACKs with older timestamps than what they acknowledge; of Linux there was none in 1,100 captures
 MOST_NOT_HELD = 1_000  # connections of a server with one client
-LEAST_DELAY = 5 * MS  # no ACK that came sooner is a late one
-MOST_PEERS = 100  # that are looked at by themselves, in the whole capture
-OTHERS = (1 << 32) - 1  # in place of a peer's number: all that are not looked at by themselves
 
 
 @dataclass
@@ -143,7 +136,7 @@ class Program:
 
 
 class Programs(dict[int, Program]):
-    """Programs and peers, by key: the numbers of both in ``connection`` (tcp/engine.h); the latter may be OTHERS.
+    """Programs and peers, by key: see :meth:`Peers.keys_of`.
 
     ``earlier_paths`` is what was known of paths before the capture.
     """
@@ -153,7 +146,7 @@ class Programs(dict[int, Program]):
         self._paths, self._knows_paths = earlier_paths, False
         self._no_waits, self._connections = tables.no_wait, tables.connection
         self._looked_at = 0  # rows of the former
-        self._by_themselves = _peers_by_themselves(tables)
+        self.keys_of = Peers(tables).keys_of
         self._not_held: dict[int, Counter[int]] = defaultdict(Counter)
         self._not_held_on: dict[int, dict[int, dict[int, tuple[int, int]]]] = defaultdict(dict)
         self._stale_echoes: Counter[int] = Counter()
@@ -166,12 +159,6 @@ class Programs(dict[int, Program]):
         for program in self.values():
             program.reactions.put_in_order()
             program.peer_reactions.put_in_order()
-
-    def keys_of(self, involved: Involved, side: Column) -> Column:
-        """For each row (n,), the key of the program at that ``side`` (n,) of its connection, and of its peer."""
-        program, peer = involved.of_side("program", side), involved.of_side("program", 1 - side)
-        pair = program << 32 | peer
-        return select(among(pair, self._by_themselves), pair, program << 32 | OTHERS)
 
     def look_at_no_waits(self, until: int | None) -> None:
         """Fill ``no_waits`` and ``peers_went_on`` with what was sent up to frame ``until`` (None: the last).
@@ -303,36 +290,6 @@ class Programs(dict[int, Program]):
         for key, connection, echo in zip(*shown, strict=True):
             if not self[int(key)].echoes or int(echo) != Echo.AFTER:
                 self[int(key)].not_held_behind_full[int(connection)] += 1
-
-
-def _peers_by_themselves(tables: Tables) -> list[int]:
-    """The keys, ascending, of programs and peers with five candidates whose ACKs may be late for each chunk of rows.
-
-    Of MOST_PEERS at most, those with the most. Chunks are judged one by one.
-    """
-    if not _have_several_peers(tables.connection):
-        return []
-    late: Counter[int] = Counter()
-    looked_at = 0
-    for rows in chunks(tables.candidate):
-        involved, side = Involved(tables.connection, rows["connection"]), rows["side"]
-        pair = involved.of_side("program", side) << 32 | involved.of_side("program", 1 - side)
-        is_late = rows["trigger_to_ack"] - involved.fastest_ack(1 - side) >= LEAST_DELAY
-        late.update(how_often(pick(pair, rows_where(is_late & (involved.rows("left_out") == 0)))))
-        looked_at += 1
-    return sorted(pair for pair, count in late.most_common(MOST_PEERS) if count >= COMPARABLE * looked_at)
-
-
-def _have_several_peers(connections: Table) -> bool:
-    """Whether any program has: most captures are of one server and one client, and need not be looked through."""
-    first: dict[int, int] = {}
-    for rows in chunks(connections):
-        for side in (0, 1):
-            program = rows["program", side]
-            pairs = pick(program << 32 | rows["program", 1 - side], rows_where(program >= 0))
-            if any(first.setdefault(pair >> 32, pair) != pair for pair in listed(distinct(pairs))):
-                return True
-    return False
 
 
 def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -> Column:

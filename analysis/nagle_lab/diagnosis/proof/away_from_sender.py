@@ -31,15 +31,8 @@ from nagle_lab.diagnosis.observed.enough import (
     NEARLY_ALL,
     REPEATED,
 )
-from nagle_lab.diagnosis.observed.observed import (
-    ANSWERS,
-    NEAR,
-    PATH_JITTER,
-    Observed,
-    latest_answer,
-    round_trip_bounds,
-    slack,
-)
+from nagle_lab.diagnosis.observed.observed import ANSWERS, NEAR, PATH_JITTER, Observed, latest_answer
+from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (

@@ -10,7 +10,8 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import among, groups, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE
 from nagle_lab.diagnosis.observed.observed import Observed, Setting, observe
-from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Program
+from nagle_lab.diagnosis.observed.peers import LEAST_DELAY
+from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN

@@ -3,14 +3,8 @@
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Column, as_column, highest, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import (
-    AT_CAPTURE_POINT,
-    NEAR,
-    PATH_JITTER,
-    Observed,
-    late_margin,
-    round_trip_bounds,
-)
+from nagle_lab.diagnosis.observed.observed import AT_CAPTURE_POINT, NEAR, PATH_JITTER, Observed, late_margin
+from nagle_lab.diagnosis.observed.paths import round_trip_bounds
 from nagle_lab.diagnosis.observed.programs import Reactions
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, spread

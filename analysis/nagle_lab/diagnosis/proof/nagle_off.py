@@ -24,7 +24,8 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
-from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, latest_answer, round_trip_bounds, slack
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, latest_answer
+from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, sent_later, stand_out
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN, slowest_release

@@ -10,7 +10,8 @@ from statistics import correlation, pstdev
 from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates
 from nagle_lab.diagnosis.observed.columns import Column, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL
-from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, round_trip_bounds, slack
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed
+from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.tcp.events import MS, US, Echo
 
 # Later than this behind the ACK comes a pause of the program, where it is at the capture point.

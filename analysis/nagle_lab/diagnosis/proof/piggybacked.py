@@ -21,7 +21,8 @@ from nagle_lab.diagnosis.observed.enough import (
     NEARLY_ALL,
     REPEATED,
 )
-from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, below_near, round_trip_bounds
+from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, below_near
+from nagle_lab.diagnosis.observed.paths import round_trip_bounds
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN

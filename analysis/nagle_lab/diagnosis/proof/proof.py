@@ -32,8 +32,10 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, Observed, Setting, observe, round_trip_bounds, slack
-from nagle_lab.diagnosis.observed.programs import LEAST_DELAY, Program
+from nagle_lab.diagnosis.observed.observed import NEAR, Observed, Setting, observe
+from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
+from nagle_lab.diagnosis.observed.peers import LEAST_DELAY
+from nagle_lab.diagnosis.observed.programs import Program
 from nagle_lab.diagnosis.proof.away_from_sender import held_away
 from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import late_candidates, set_aside_sooner_than_any_timer
