@@ -211,6 +211,31 @@ def test_what_leaves_soon_beside_unacknowledged_data_did_not_wait(diagnose, part
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
+@pytest.mark.parametrize("seen_at", ["server", "client"])
+@pytest.mark.parametrize("rtt", [0, 10 * MS])
+@pytest.mark.parametrize(("number_held", "verdict"), [(2, "INCONCLUSIVE"), (0, "STALL")])
+def test_what_leaves_right_behind_unacknowledged_data_shows_that_nothing_holds_it(
+    diagnose, rtt, seen_at, number_held, verdict
+):
+    """TCP_NODELAY; one reply in five waits for the ACK of its header, which the program polls for.
+
+    Where the replies until the first of the others wait, the option may have been set and cleared.
+    """
+
+    def reply(c: Conversation, number: int) -> None:
+        waits = number % 5 == number_held
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        if waits:
+            c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=(30 + number % 3 * 4) * US)
+        c.client_acks(after_ns=20 * US)
+
+    result = diagnose(talk(reply, 60, rtt_ns=rtt, first=reply).seen_at(seen_at))
+    assert result.verdict == verdict
+    assert result.connections[0].sent["server"].not_held == 48
+
+
 @pytest.mark.parametrize(
     ("after", "verdict"),
     [

@@ -37,7 +37,6 @@ NO_CHANCE = 0.001  # that so many in a row wait, or seem to, where others of tha
 UNLIKELY = 0.05  # the same, where they are only left open
 SURELY_APART = 80 * US  # its fastest reaction: the sender is not where it was captured, but may be near
 STEADY = 1 / 8  # of what a path may vary: what it varies when it is quiet
-SURELY_BESIDE = 1 * MS  # behind a segment: sooner, its ACK may have been on the path between sender and capture
 PAUSE_VARIES = 0.05  # share: so much sooner or later data leaves, at most, after the same pause
 NOT_BESIDE = 2 / 3  # share of the data within 3 × PAUSE_VARIES of a pause: with more within PAUSE_VARIES, it is one
 OFTEN = 0.5  # times the candidates: a connection on which more data did not wait is seen not to wait for ACKs
@@ -77,8 +76,13 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
     """
     if observed.setting.astray_share:
         return late
-    often = late.among(late.connection, _often(_sent_without_waiting_by_connection(observed), late))
-    apart = may_be_while_on(often, observed)
+    right_behind = _sent_right_behind(late, observed)
+    beside = _sent_without_waiting_by_connection(observed) + right_behind
+    often = late.among(late.connection, _often(beside, late))
+    # Where the first ones came before any of these, the option may be set and cleared.
+    began_held = often.among(often.connection, sorted(right_behind))
+    began_held = began_held.only(began_held.release_frame < began_held.first_not_held)
+    apart = may_be_while_on(often, observed) | began_held
     mixed = often.not_among(often.connection, apart.connection) - _surely_before_nodelay(often, observed)
     reject_as_off(mixed, observed, judged)
     return late - mixed
@@ -146,7 +150,21 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
 
 def _sent_without_waiting_by_connection(observed: Observed) -> Counter[int]:
     """How often small data surely left beside unacknowledged small data, by connection."""
-    return _by_connection(observed.program.sent_without_waiting(SURELY_BESIDE))
+    return _by_connection(observed.program.sent_without_waiting())
+
+
+def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
+    """How often small data left within SHORT (tcp/waited.py) of unacknowledged small data, by connection of ``c``.
+
+    Not where most triggers did so: what they wait for is something else, room in the send buffer for example.
+    """
+    later = Counter[int]()
+    for (_, connection, *_), count in observed.program.no_waits.items():
+        later[connection] += count
+    c = c.on_connections_where(lambda one: 2 * total(one.trigger_not_held) <= len(one))
+    in_all = dict(zip(map(int, c.connection), map(int, c.not_held), strict=True))
+    share = observed.setting.chunk_share
+    return +Counter({number: int(count * share) - later[number] for number, count in in_all.items()})
 
 
 def _by_connection(no_waits: Counter[tuple[int, int]]) -> Counter[int]:
