@@ -538,6 +538,23 @@ def test_a_kernel_next_door_takes_three_answers_to_a_syn_at_most(diagnose, answe
     assert result.summary.grounds == ({"repetition_nearby": 40} if verdict == "STALL" else {})
 
 
+@pytest.mark.parametrize(("acks_us", "verdict"), [(5, "INCONCLUSIVE"), (30, "STALL")])
+def test_one_slow_answer_to_a_syn_makes_no_slow_kernel(diagnose, acks_us, verdict):
+    """Data follows 44 to 87 µs behind the ACK: a kernel's where its own ACKs are slow, too, else a program's."""
+    c = Conversation(rtt_ns=2 * MS)
+    c.handshake(after_ns=30 * US)
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=3 * MS)
+        c.server_acks(after_ns=acks_us * US)
+        c.server_sends(HEADER, after_ns=2 * MS)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=(44 + (number * 7 % 37) ** 2 // 30) * US)
+        c.client_acks(after_ns=8 * US)
+    result = diagnose(c.seen_at("server"))
+    assert result.verdict == verdict
+    assert result.quality.unresolved == ({} if verdict == "STALL" else {"like_a_program": 40})
+
+
 def test_a_slow_answer_to_a_syn_makes_no_path_on_loopback(diagnose):
     """A relay just started answers its first SYN after 1 ms; the client's ACKs show that nothing is far away."""
     c = Conversation(client=("127.0.0.1", 50_000), server=("127.0.0.2", 80))
