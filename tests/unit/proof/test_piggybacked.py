@@ -510,3 +510,16 @@ def test_sums_of_sizes_at_the_peer_may_be_merged_writes(diagnose, sizes, verdict
         c.server_sends(216, at_ns=c.t0_ns + number * 33 * MS)
         c.client_sends(sizes[1 + number % 5 // 4], after_ns=(40 + number * 7 % 12) * US)
     assert diagnose(c.segments).verdict == verdict
+
+
+def test_data_that_is_stamped_before_the_ack_it_is_behind_proves_nothing(diagnose):
+    """A client asks again as soon as it is answered, after 45 ms; what the server sends is stamped 3 ms late."""
+
+    c = Conversation(rtt_ns=40 * US)
+    c.handshake()
+    for number in range(61):
+        c.client_sends(100, after_ns=(30 + number % 5) * US)
+        c.server_sends(40, after_ns=(45 + number % 4) * MS)
+    server = c.server.port
+    result = diagnose([replace(s, ts_ns=s.ts_ns + 3 * MS) if s.sport == server else s for s in c.seen_at("client")])
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"capture_incomplete": 60})

@@ -44,6 +44,9 @@ STEADY_RATE = 0.55
 # chance: BY_CHANCE divided by the root of their number. Judged from PAIRS on.
 BY_CHANCE, PAIRS = 1.5, 20
 SURELY_KERNEL = 1.3  # times its answers to SYNs: so long takes a kernel, and the fastest program 1.7 times
+# Data stamped before the ACK that it was captured behind: where there is more, two clocks stamped the two directions,
+# and how soon it followed is not known.
+MOST_STAMPED_BEFORE = 0.1
 SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance
 SELDOM_AWAY = 0.25  # the same away from the sender, where data that crosses is as quick by chance
 
@@ -62,6 +65,9 @@ def judge_piggybacked(
     """
     piggybacked = piggybacked.only(piggybacked.not_held == 0)
     if len(piggybacked) < COMPARABLE or _times_not_held(piggybacked, observed) > SOME_OF * len(piggybacked):
+        return
+    if total(piggybacked.ack_to_release < 0) > MOST_STAMPED_BEFORE * len(piggybacked):
+        judged.leave_open(piggybacked, Obstacle.CAPTURE_INCOMPLETE)
         return
     if observed.setting.resolution > FINE:
         _leave_open_by_coarse_clock(piggybacked, c, observed, judged)
