@@ -234,7 +234,7 @@ class Findings:
         judged, not_held = Judged(), set[int]()
         for some in reversed(evidence):
             for key, of_one in by_program(some.rows, some.involved, some.programs, some.set_aside):
-                some.programs[key].is_on_loopback = _is_on_loopback(self.connections, int(of_one.connection[0]))
+                some.programs[key].is_on_loopback = _are_on_loopback(self.connections, of_one.connection)
                 its_setting = self._setting_of(of_one, setting, some.both_ends)
                 of_program = prove_by_behaviour(of_one, some.programs[key], its_setting)
                 left_open = sum(len(rows) for _, rows in of_program.unresolved)
@@ -333,10 +333,11 @@ def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, C
     return gaps | {"fastest_ack": fastest_ack, "syns": involved.rows("syns"), "client": involved.rows("client")}
 
 
-def _is_on_loopback(connections: Table, number: int) -> bool:
-    """Whether both ends of a connection have one address, or the first one is of 127.0.0.0/8."""
-    (one, _), (other, _) = (socket_address(connections.row(number), side) for side in (0, 1))
-    return one == other or one.startswith("127.")
+def _are_on_loopback(connections: Table, numbers: Column) -> bool:
+    """Whether both ends of each of these connections have one address, or the first one is of 127.0.0.0/8."""
+    rows = map(connections.row, map(int, distinct(numbers)))
+    ends = ([address for address, _ in (socket_address(row, side) for side in (0, 1))] for row in rows)
+    return all(one == other or one.startswith("127.") for one, other in ends)
 
 
 def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:

@@ -6,7 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from nagle_lab.reports.words.phrases import findings
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk, two_part_reply
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    reply_in_two,
+    server_held,
+    talk,
+    two_part_reply,
+)
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
@@ -236,3 +246,29 @@ def test_a_relay_with_so_many_releases_is_behind_some_by_chance(diagnose, is_bus
         talks += [front.seen_at("server"), back.seen_at("client")]
     result = diagnose(merge(*talks))
     assert {str(end) for end in result.summary.held_ends} == {"10.0.0.2:80", "10.0.0.3:8080"}
+
+
+def test_one_local_connection_does_not_make_the_others_local(diagnose):
+    """Each of ten clients is asked a few times, and a check on the host itself: together they are one program's.
+
+    What a relay passes on to the clients has just arrived from its origin, which its releases are behind.
+    """
+    relay = ("10.0.0.2", 80)
+    check = talk(reply_in_two(2 * MS), 4, client=(relay[0], 60_000), server=relay)
+    passed_on = []
+    for number in range(10):
+        front = Conversation(client=(f"10.0.1.{number + 1}", 40_000), server=relay)
+        back = Conversation(client=(relay[0], 50_000 + number), server=("10.0.0.3", 9000))
+        front.handshake()
+        back.handshake()
+        for _ in range(4):
+            front.client_sends(REQUEST, after_ns=3 * MS)
+            header = front.server_sends(HEADER, after_ns=150 * US)
+            back.client_sends(REQUEST, at_ns=header.ts_ns + 10 * US)
+            late = front.client_acks(after_ns=LATE)
+            back.server_sends(BODY, at_ns=late.ts_ns + 30 * US)
+            front.server_sends(BODY, at_ns=late.ts_ns + 75 * US)
+            front.client_acks(after_ns=10 * US)
+        passed_on += [front.segments, back.segments]
+    alone, with_check = diagnose(merge(*passed_on)), diagnose(merge(check.segments, *passed_on))
+    assert alone.quality.rejected["relayed"] == with_check.quality.rejected["relayed"] == 40
