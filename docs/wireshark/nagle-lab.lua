@@ -4,7 +4,7 @@
 --
 --   nagle.stall    the number of the stall, as `nagle-lab show FILE --stall N` counts
 --   nagle.part     trigger, late ACK or release
---   nagle.hold_ms  how long the data waited, at most: trigger to late ACK
+--   nagle.wait_ms  from the trigger to the late ACK, at the capture point
 --   nagle.role     who held it: client or server (on the late ACK: who delayed that)
 --
 -- Put this file into the folder that Help > About > Folders calls Personal Lua Plugins; or tshark -X lua_script:nagle-lab.lua.
@@ -12,9 +12,9 @@
 local nagle = Proto("nagle", "nagle-lab: stalls by delayed ACKs")
 local stall = ProtoField.uint32("nagle.stall", "Stall")
 local part = ProtoField.string("nagle.part", "Part of the stall")
-local hold_ms = ProtoField.double("nagle.hold_ms", "Held for at most (ms)")
+local wait_ms = ProtoField.double("nagle.wait_ms", "Trigger to late ACK (ms)")
 local role = ProtoField.string("nagle.role", "Role")
-nagle.fields = { stall, part, hold_ms, role }
+nagle.fields = { stall, part, wait_ms, role }
 
 nagle.prefs.result = Pref.string("Result", "", "What nagle-lab analyze --json FILE printed, for a capture without comments")
 
@@ -55,8 +55,7 @@ function nagle.init() load_results(nagle.prefs.result) end
 local function read(text)
     local number, what = text:match("^nagle%-lab stall (%d+) of %d+, ([%a ]-): ")
     if not number then return nil end
-    local ms = text:match("([%d%.]+) ms later%)") or text:match("([%d%.]+) ms after the trigger")
-        or text:match("at most ([%d%.]+) ms")
+    local ms = text:match("([%d%.]+) ms later") or text:match("([%d%.]+) ms after the trigger")
     return tonumber(number), what, tonumber(ms), text:match("the (%a+) %(")
 end
 
@@ -64,7 +63,7 @@ local function add(tree, number, what, ms, who)
     local item = tree:add(nagle, string.format("nagle-lab: stall %d, %s", number, what))
     item:add(stall, number)
     item:add(part, what)
-    if ms then item:add(hold_ms, ms) end
+    if ms then item:add(wait_ms, ms) end
     if who then item:add(role, who) end
 end
 
@@ -84,7 +83,7 @@ end
 register_postdissector(nagle)
 
 -- How many stalls, and how long they waited, by who held: `show` is given the text.
-local values = { Field.new("nagle.part"), Field.new("nagle.hold_ms"), Field.new("nagle.role") }
+local values = { Field.new("nagle.part"), Field.new("nagle.wait_ms"), Field.new("nagle.role") }
 
 local function tally(show)
     local tap, count, total = Listener.new("frame"), {}, {}

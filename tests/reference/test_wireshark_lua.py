@@ -14,7 +14,7 @@ from support.stories import client_held, server_held, talk
 from support.synthetic import merge, pcap_bytes
 
 SCRIPT = REPOSITORY / "docs" / "wireshark" / "nagle-lab.lua"
-FIELDS = ("frame.number", "nagle.stall", "nagle.part", "nagle.hold_ms", "nagle.role")
+FIELDS = ("frame.number", "nagle.stall", "nagle.part", "nagle.wait_ms", "nagle.role")
 
 
 @pytest.fixture(params=["server and client hold", "nginx"])

@@ -1,13 +1,14 @@
 """Words that views share, and the page that explains the fields of a result."""
 
 import re
+from itertools import pairwise
 
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.reports.words.numbers import cause_name
-from nagle_lab.reports.words.phrases import findings, servers
+from nagle_lab.reports.words.phrases import findings, how_sure, servers
 from support.repository import REPOSITORY
-from support.stories import client_held, nodelay, prompt, reply_in_two, server_held, talk
+from support.stories import BODY, client_held, nodelay, prompt, reply_in_two, server_held, talk
 from support.synthetic import MS, US, Conversation, merge
 
 
@@ -33,6 +34,16 @@ def test_what_a_round_trip_took_is_said_of_those_that_were_waited_for(diagnose):
     later = talk(prompt, exchanges=1, rtt_ns=20 * MS, client=("10.0.0.1", 2))
     (row,) = findings(diagnose(merge(c.seen_at("server"), later.seen_at("server"))))
     assert re.match("20 times .* one round trip each, about 20[.]. ms; TCP_NODELAY at the server", row[1]), row
+
+
+def test_what_is_proved_by_being_like_other_stalls_is_no_surer_than_these(diagnose):
+    """Captured at the client, every fourth late ACK is not in the capture."""
+    segments = talk(server_held, 40, rtt_ns=20 * MS).seen_at("client")
+    late_acks = [one for one, after in pairwise(segments) if not one.length and after.length == BODY]
+    result = diagnose([one for one in segments if one not in late_acks[::4]])
+    assert result.summary.grounds == {"repetition_on_path": 30, "timestamps": 9}
+    assert "certain" not in how_sure(result)
+    assert "If TCP_NODELAY is set already" in result.summary.remedy
 
 
 def test_what_is_found_of_each_server_is_said_where_there_are_several(diagnose):

@@ -89,8 +89,8 @@ def _of_stall(stall: Stall, name: str) -> Iterator[tuple[int, str]]:
         f"{stall.wait_ms:.3f} ms later), Nagle's algorithm holds what comes next (frame {release}).",
         ack: f"late ACK: delayed by {delaying}, {stall.wait_ms:.3f} ms after the trigger (frame {trigger}). "
         f"It releases frame {release}.",
-        release: f"release: {stall.released_bytes} B that {held} held for at most {stall.wait_ms:.3f} ms behind "
-        f"frame {trigger}; sent {after} ({its_ack}).",
+        release: f"release: {stall.released_bytes} B that {held} held behind frame {trigger} "
+        f"until its ACK ({its_ack}), {stall.wait_ms:.3f} ms later; sent {after}.",
     }
     for frame, text in texts.items():
         if frame is not None:

@@ -53,7 +53,7 @@ TABLES = {
             Column("exchange", "int64", "of the connection, from 1"),
             *_SERVER,
             *_ENDS,
-            Column("wait_ms", "double", "from trigger to late ACK: at most so long was the data held"),
+            Column("wait_ms", "double", "from trigger to late ACK, at the capture point"),
             Column("release_us", "double", "from the ACK to the release"),
             Column("trigger_bytes", "int32", ""),
             Column("released_bytes", "int32", ""),

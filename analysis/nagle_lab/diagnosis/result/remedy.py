@@ -29,7 +29,8 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
     if not hold:
         return None
     held, delayed = summary.who_held, summary.who_delayed
-    is_from_afar = grounds.keys() <= {Ground.REPETITION_ON_PATH, Ground.REPETITION_NEARBY}  # as some programs look
+    # As some programs look, from there; and what is proved by timestamps is like the others.
+    is_from_afar = grounds.keys() <= {Ground.REPETITION_ON_PATH, Ground.REPETITION_NEARBY, Ground.TIMESTAMPS}
     unless = f" If TCP_NODELAY is set already, {_OTHERWISE}." if is_from_afar else ""
     saving = (
         f"{hold.low:.1f} to {hold.high:.1f}" if hold.low and hold.high - hold.low > 0.1 else f"up to {hold.high:.1f}"

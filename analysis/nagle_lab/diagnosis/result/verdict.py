@@ -237,8 +237,8 @@ _THOUGH_ASKED = "record for longer: what its kernel said meanwhile did not decid
 WHY = {  # what was seen; why that does not decide; what to capture
     Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
     f"something else; {WITH_WATCH}",
-    Obstacle.OWN_PACE: "data came a round trip after a late ACK: held by Nagle's algorithm, or its program waited by "
-    f"itself, which looks the same from here; {WITH_WATCH}",
+    Obstacle.OWN_PACE: "data followed a late ACK as if it had been held, but its program may have waited by itself, "
+    f"which looks the same from here; {WITH_WATCH}",
     Obstacle.CONNECTIONS_DIFFER: "data followed a late ACK as if it had been held, but only on some connections, and "
     f"what the same program does on the others is not certain; {WITH_WATCH}",
     Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but how far away its sender is, is not known; capture "

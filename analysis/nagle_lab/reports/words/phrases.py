@@ -1,6 +1,7 @@
 """What a result says, in words that the screen, Markdown and HTML share."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Connection, Result, Server, Stall, Summary
@@ -34,8 +35,10 @@ def answers_as(connection: Connection) -> str:
     return f"answers as {connection.answers_as}" if connection.answers_as else ""
 
 
-def _said_of(ground: Ground) -> str:
-    return f"{'certain' if ground.is_certain else 'likely'}: {GROUNDS[ground]}"
+def _said_of(ground: Ground, beside: Iterable[Ground] = ()) -> str:
+    """How sure it is; what is proved by being like other stalls is no surer than these."""
+    is_certain = ground.is_certain and (ground is not Ground.TIMESTAMPS or all(one.is_certain for one in beside))
+    return f"{'certain' if is_certain else 'likely'}: {GROUNDS[ground]}"
 
 
 def how_sure(result: Result) -> str:
@@ -43,7 +46,7 @@ def how_sure(result: Result) -> str:
     grounds = result.summary.grounds
     if len(grounds) == 1:
         return _said_of(next(iter(grounds)))
-    return "; ".join(f"{count} × {_said_of(ground)}" for ground, count in grounds.items())
+    return "; ".join(f"{count} × {_said_of(ground, grounds)}" for ground, count in grounds.items())
 
 
 def is_at_sender(result: Result, stall: Stall) -> bool:
