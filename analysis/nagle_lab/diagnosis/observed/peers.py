@@ -5,22 +5,21 @@ of several hosts, near and far ones, as behind NAT or a load balancer: connectio
 those of several peers. What a program does with all other peers is looked at together.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.columns import (
     Column,
+    Columns,
     among,
     as_column,
     chunks,
     distinct,
-    groups,
-    highest,
     how_often,
+    least,
     listed,
-    lowest,
     pick,
+    ranks,
     rows_where,
     select,
 )
@@ -33,7 +32,7 @@ LEAST_DELAY = 5 * MS  # no ACK that came sooner is a late one
 MOST_PEERS = 100  # that are looked at by themselves, in the whole capture
 OTHERS = (1 << 32) - 1  # in place of a peer's number: all that are not looked at by themselves
 FARTHER = 1 << 31  # in place of a peer's number: the first of those that have its address and a longer path
-LONGER = 1_500 * US  # another path; or one that takes twice as long
+FARTHER_TIMES, FARTHER_BY = 2, 1_500 * US  # the round trip of another path is so many times as long, and by so much
 HARDLY_SOONER = 200 * MS  # a path hardly becomes longer within that time
 
 
@@ -110,42 +109,52 @@ def _farther_ones(tables: Tables) -> dict[int, int]:
 class _Path(NamedTuple):
     """The path of one connection, and when that began; ns."""
 
-    round_trip: int  # its handshake's, or that of the fastest ACKs of both ends
+    round_trip: int
     number: int  # the connection's
     begin: int
 
 
 def _pairs_that_differ(connections: Table) -> list[list[_Path]]:
-    """The paths of the connections of each two addresses that are surely not always as far apart."""
-    shortest: dict[int, int] = {}
-    longer: set[int] = set()
-    for pair, round_trips, _ in _round_trips(connections) if len(connections) > 1 else ():
-        shortest[pair] = min(shortest.get(pair, int(round_trips[0])), lowest(round_trips))
-    for pair, round_trips, _ in _round_trips(connections) if shortest else ():
-        if highest(round_trips) > _longest_alike(shortest[pair]):
-            longer.add(pair)
-    found: dict[int, list[_Path]] = {pair: [] for pair in longer}
-    for pair, _, paths in _round_trips(connections) if longer else ():
-        if pair in longer:
-            found[pair] += (_Path(*map(int, path)) for path in zip(*paths, strict=True))
+    """The paths of the connections of each two addresses that are surely not always as far apart.
+
+    Connections that began side by side are in one chunk of the table, or nearly all of them.
+    """
+    found: dict[int, list[_Path]] = defaultdict(list)
+    for rows in chunks(connections) if len(connections) > 1 else ():
+        pairs, *paths = _known_paths(rows)
+        differ = rows_where(among(pairs, _pairs_with_longer_ones(pairs, paths[0])))
+        for pair, *path in zip(*(pick(column, differ) for column in (pairs, *paths)), strict=True):
+            found[int(pair)].append(_Path(*map(int, path)))
     return list(found.values())
 
 
-def _round_trips(connections: Table) -> Iterator[tuple[int, Column, list[Column]]]:
-    """Of some connections of two programs: the key of both, their round trips (n,), ns, and all columns of _Path."""
-    for rows in chunks(connections):
-        server, one, other = 1 - rows["client"], rows["program", 0], rows["program", 1]
-        pair = select(server, other << 32 | one, one << 32 | other)
-        fastest = rows["fastest_ack", 0], rows["fastest_ack", 1]
-        both = fastest[0] + fastest[1]
-        is_sooner = (fastest[0] >= 0) & (fastest[1] >= 0) & (both < rows["handshake"])
-        round_trip = select(is_sooner, both, rows["handshake"])
-        known = rows_where((one >= 0) & (other >= 0) & (rows["syns"] > 0) & (rows["handshake"] >= 0))
-        shown = pair, round_trip, rows["number"], rows["first_ts"]
-        pairs, *paths = (pick(column, known) for column in shown)
-        for group in groups(pairs):
-            of_pair = [pick(column, group) for column in paths]
-            yield int(pairs[group[0]]), of_pair[0], of_pair
+def _known_paths(connections: Columns) -> list[Column]:
+    """Of those with a handshake (n,): the key of server and client, and the columns of _Path.
+
+    Without those whose handshake was slow by chance, as the fastest ACKs of both ends say.
+    """
+    server, one, other = 1 - connections["client"], connections["program", 0], connections["program", 1]
+    handshake, acks = connections["handshake"], (connections["fastest_ack", 0], connections["fastest_ack", 1])
+    was_slow = (acks[0] >= 0) & (acks[1] >= 0) & _is_longer(handshake, acks[0] + acks[1])
+    is_known = (one >= 0) & (other >= 0) & (connections["syns"] > 0) & (handshake >= 0)
+    known = rows_where(is_known & (was_slow == 0))
+    pair = select(server, other << 32 | one, one << 32 | other)
+    return [pick(column, known) for column in (pair, handshake, connections["number"], connections["first_ts"])]
+
+
+def _pairs_with_longer_ones(pairs: Column, round_trips: Column) -> Column:
+    """Which of the pairs have round trips, ns, of different paths; both columns are (n,)."""
+    if not len(pairs):
+        return pairs
+    each = distinct(pairs)
+    place = ranks(pairs, each)
+    shortest = pick(least(place, round_trips, len(each)), place)
+    return distinct(pick(pairs, rows_where(_is_longer(round_trips, shortest))))
+
+
+def _is_longer(round_trips: Column, others: Column) -> Column:
+    """Whether these round trips (n,), ns, are of another path than the others."""
+    return (round_trips > FARTHER_TIMES * others) & (round_trips > others + FARTHER_BY)
 
 
 def _farther_paths(of_pair: list[_Path]) -> list[list[int]]:
@@ -155,7 +164,7 @@ def _farther_paths(of_pair: list[_Path]) -> list[list[int]]:
     """
     by_length: list[list[_Path]] = []
     for one in sorted(of_pair):
-        if not by_length or one.round_trip > _longest_alike(by_length[-1][-1].round_trip):
+        if not by_length or _is_longer(one.round_trip, by_length[-1][-1].round_trip):
             by_length.append([])
         by_length[-1].append(one)
     shorter, *longer = by_length
@@ -170,8 +179,3 @@ def _farther_paths(of_pair: list[_Path]) -> list[list[int]]:
 def _are_beside(path: list[_Path], shorter: list[_Path]) -> bool:
     """Whether any on a shorter path began later than the first of these, or hardly sooner."""
     return max(one.begin for one in shorter) > min(one.begin for one in path) - HARDLY_SOONER
-
-
-def _longest_alike(round_trip: int) -> int:
-    """How long another round trip of the same path may be, ns."""
-    return max(2 * round_trip, round_trip + LONGER)
