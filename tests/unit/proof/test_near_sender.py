@@ -555,6 +555,25 @@ def test_one_slow_answer_to_a_syn_makes_no_slow_kernel(diagnose, acks_us, verdic
     assert result.quality.unresolved == ({} if verdict == "STALL" else {"like_a_program": 40})
 
 
+@pytest.mark.parametrize(("slept_us", "verdict"), [(2000, "INCONCLUSIVE"), (20, "CLEAN")])
+def test_a_stack_that_sleeps_before_it_answers_a_syn_may_sleep_before_it_releases(diagnose, slept_us, verdict):
+    """On a small device, say: what it reads together with the ACK before it is answered at once, all else 2 ms later.
+
+    Where the SYN was answered at once, it is the program that pauses.
+    """
+    c = Conversation()
+    c.handshake(after_ns=slept_us * US)
+    for number in range(40):
+        c.client_sends(REQUEST, after_ns=50 * US)
+        c.server_sends(HEADER, after_ns=(60 + number % 20) * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=(2070 + number % 4 * 10) * US)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.segments)
+    assert result.verdict == verdict
+    assert result.quality.unresolved.keys() == ({"own_pace"} if verdict == "INCONCLUSIVE" else set())
+
+
 def test_a_slow_answer_to_a_syn_makes_no_path_on_loopback(diagnose):
     """A relay just started answers its first SYN after 1 ms; the client's ACKs show that nothing is far away."""
     c = Conversation(client=("127.0.0.1", 50_000), server=("127.0.0.2", 80))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import lowest, percentile
-from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT
+from nagle_lab.diagnosis.observed.enough import COMPARABLE, CONCLUSIVE, MOST_LOOKED_AT
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.paths import SLACK, round_trip_bounds
 from nagle_lab.diagnosis.observed.peers import LEAST_DELAY
@@ -153,6 +153,8 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
     """
     if longer := _after_path_became_longer(own):
         return longer
+    if _releases_are_as_slow_as_syn_answers(own, c):
+        return min(own.handshake)
     by_itself = fastest(own.handshake, own.after_handshake)
     releases = [int(release) for release in c.ack_to_release[:MOST_LOOKED_AT]]
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
@@ -165,6 +167,18 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
         # All but the first: one may have left before the ACK arrived.
         releases = sorted(release for release in releases if 3 * release >= by_itself)[1:]
     return min([by_itself, *releases])
+
+
+def _releases_are_as_slow_as_syn_answers(own: Reactions, c: Candidates) -> bool:
+    """Whether what follows ACKs takes a millisecond and more, all as long as answers to SYNs do: a stack that sleeps.
+
+    Such a stack, in user space or on a small device, answers what it reads together with the ACK before it at once.
+    """
+    if not own.handshake or min(own.handshake) < NEAR or len(c) < CONCLUSIVE:
+        return False
+    shortest, longest = round_trip_bounds(min(own.handshake))
+    soonest, latest = (percentile(c.ack_to_release, share) for share in (10, 90))
+    return shortest <= soonest and latest <= longest and latest - soonest < SLACK
 
 
 def _after_path_became_longer(own: Reactions) -> int | None:
