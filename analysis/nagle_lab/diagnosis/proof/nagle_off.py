@@ -158,6 +158,9 @@ def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
 
     Not where most triggers did so: what they wait for is something else, room in the send buffer for example.
     """
+    c = c.only(c.not_held > 0)
+    if not len(c):
+        return Counter()
     later = Counter[int]()
     for (_, connection, *_), count in observed.program.no_waits.items():
         later[connection] += count

@@ -72,8 +72,9 @@ def _slowest_at_sender(near: Candidates, observed: Observed) -> float:
     if _are_alike(near, observed) or observed.setting.resolution > FINE:
         return HELD_ALIKE
     usual, acks = _usual_answer(observed), below_near(observed.program.reactions.ack)
-    slow = min(usual, percentile(acks, 50)) if acks else usual  # a machine is, where all that its kernel does is
-    limit = max(HELD, min(SYN_ANSWERS * slow, HELD_ALIKE))
+    # One SYN may be answered late on a busy host; a machine is slow where its own ACKs take as long.
+    surely_slow = min(usual, percentile(acks, 50)) if acks else usual
+    limit = max(HELD, min(SYN_ANSWERS * surely_slow, HELD_ALIKE))
     if not observed.program.reactions.handshake or not _is_none_sooner_than_woken(near):
         return limit
     return limit if _early_releases_are_as_soon_as_syns(observed) else min(limit, SURELY_SYN_ANSWERS * usual)
