@@ -531,6 +531,29 @@ def test_a_path_that_became_longer_delays_that_end_s_acks_as_well(diagnose, held
     )
 
 
+@pytest.mark.parametrize(
+    ("ack_ms", "thinks_ms", "verdict"),
+    [(10, 0, "STALL"), (10, 1, "STALL"), (0, 0, "INCONCLUSIVE"), (10, 20, "INCONCLUSIVE")],
+)
+def test_a_path_longer_than_its_handshakes_shows_in_all_else(diagnose, ack_ms, thinks_ms, verdict):
+    """The client's handshakes take 10 ms. Everything else takes 10 more: something nearer answered those.
+
+    Or a timer delays its ACKs and the program its data: then one of them is sooner.
+    """
+
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake()
+    for number in range(20):
+        c.client_sends(REQUEST, after_ns=(10 + thinks_ms) * MS + number * 7 % 5 * 50 * US)
+        c.server_acks(after_ns=LATE + number % 5 * MS)
+        c.client_sends(60, after_ns=10 * MS + number * 3 % 5 * 50 * US)
+        c.server_sends(BODY, after_ns=100 * US)
+        if number % 8 == 1:  # else the next request carries it
+            c.client_acks(after_ns=ack_ms * MS + number % 3 * 50 * US)
+    result = diagnose(c.seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == (verdict, 20 if verdict == "STALL" else 0)
+
+
 @pytest.mark.parametrize(("slow", "verdict"), [(6, "CLEAN"), (2, "INCONCLUSIVE")])
 def test_a_few_slow_acks_show_no_longer_path(diagnose, slow, verdict):
     """One in ``slow`` of a near server's ACKs takes 4 ms; what it pauses for ends 2 to 3 ms behind the late ACK."""

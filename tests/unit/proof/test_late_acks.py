@@ -330,6 +330,31 @@ def test_a_slow_program_does_not_make_a_near_end_a_syn_proxy(diagnose):
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"like_a_program": 20})
 
 
+@pytest.mark.parametrize(
+    ("least", "others_most_ms", "verdict", "stalls"),
+    [
+        (LATE, 15, "STALL", 39),
+        (20 * MS, 15, "INCONCLUSIVE", 0),
+        (LATE, 1, "STALL", 39),
+        (LATE, 64, "INCONCLUSIVE", 0),
+    ],
+)
+def test_a_timer_shows_on_a_path_that_varies_by_what_is_not_for_it(diagnose, least, others_most_ms, verdict, stalls):
+    """The path adds 0 to 14 ms to any ACK. All of the headers take 40 ms and more, those of the bodies do not.
+
+    Without timestamps: none tells how long an ACK was under way.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        varies = number * 7 % 15 * MS
+        others = 40 * MS if others_most_ms > 40 else 0
+        last = others + number * 11 % 15 * min(others_most_ms, 15) * MS // 15
+        two_part_reply(c, asked=8 * MS, ack=least + 2 * varies, last_ack=last)
+
+    result = diagnose(talk(exchange, exchanges=40, rtt_ns=2 * MS, timestamps=False).seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
 def test_one_ack_a_little_late_does_not_make_a_path_that_varies(diagnose):
     """Nine ACKs are as late as Linux's timer; of 26 others one is 6 ms late, one 15 and one 20, by the path."""
 

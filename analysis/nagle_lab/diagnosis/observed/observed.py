@@ -151,7 +151,7 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
 
     What comes in less than a third of the time in which anything else did was under way before the ACK.
     """
-    if longer := _after_path_became_longer(own):
+    if longer := _after_path_became_longer(own) or _begin_after_handshakes(own, c):
         return longer
     if _releases_are_as_slow_as_syn_answers(own, c):
         return min(own.handshake)
@@ -194,6 +194,19 @@ def _after_path_became_longer(own: Reactions) -> int | None:
     least, most = round_trip_bounds(usual)
     is_steady = percentile(quick, 75) <= most and any(least <= ns <= most for ns in own.handshake)
     return usual if is_steady and usual > round_trip_bounds(min(own.handshake))[1] else None
+
+
+def _begin_after_handshakes(own: Reactions, c: Candidates) -> int | None:
+    """How long the soonest ACKs, data and releases take, ns, if all take alike and longer than any handshake.
+
+    Then something nearer answered the handshakes, a SYN proxy for example. None where they do not.
+    """
+    if not own.handshake or len(own.ack) < 2 or min(len(own.data), len(c)) < COMPARABLE:
+        return None
+    soonest = [own.ack[0], *(percentile(some, 5) for some in (own.data, c.ack_to_release))]
+    _, longest = round_trip_bounds(int(min(soonest)))
+    _, longest_handshake = round_trip_bounds(max(own.handshake))
+    return int(min(soonest)) if max(soonest) <= longest and min(soonest) > longest_handshake else None
 
 
 def late_margin(fastest: int) -> int:

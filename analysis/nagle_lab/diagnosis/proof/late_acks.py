@@ -141,6 +141,8 @@ def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) ->
     """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK."""
     waits, peers = late.late_by(observed.peer_fastest), observed.program.peer_reactions
     are_few = len(late) <= HARDLY_ANY * len(c)  # a timer delays more of many
+    if _begin_at_linux_timer(waits, observed):
+        return False
     takes_as_long = _path_takes_as_long_as_a_timer(c)
     if not (are_few or takes_as_long) and _are_sent_by_a_timer(late, observed):
         return False
@@ -158,6 +160,18 @@ def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) ->
         or _every_ack_is_as_late(waits, observed)
         or _as_many_came_a_little_sooner(late, c, observed)
     )
+
+
+def _begin_at_linux_timer(waits: Column, observed: Observed) -> bool:
+    """Whether hardly any ACK of a trigger came sooner than Linux's timer fires; of that end's first ACKs some did.
+
+    Others of these were as late, so that they are of the same time. A path that varies delays all by any time.
+    """
+    acks = [ns - observed.peer_fastest for ns in observed.program.peer_reactions.ack]
+    sooner = sum(ns < LINUX_TIMER for ns in acks)
+    if len(waits) < CONCLUSIVE or min(sooner, len(acks) - sooner) < max(REPEATED, A_FEW * len(acks)):
+        return False
+    return percentile(waits, 5) >= LINUX_TIMER and _has_one_time(waits)
 
 
 def _was_path_seen_to_delay(late: Candidates, c: Candidates, observed: Observed) -> bool:
