@@ -55,7 +55,7 @@ class Observed:
 
     Attributes
     ----------
-    sender_fastest_if_known : the fastest reaction of its host at the capture point, ns; None where nothing tells
+    sender_fastest : the fastest reaction of its host at the capture point, ns
     peer_fastest : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
     early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
     sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data; by
@@ -64,20 +64,15 @@ class Observed:
 
     program: Program
     setting: Setting
-    sender_fastest_if_known: int | None
+    sender_fastest: int
     peer_fastest: int
     early: Candidates
     sent_before: Counter[int] = field(default_factory=Counter)
 
     @property
-    def sender_fastest(self) -> int:
-        """The fastest reaction of its host at the capture point, ns; 0 where nothing tells."""
-        return self.sender_fastest_if_known or 0
-
-    @property
     def is_away(self) -> bool:
         """Whether the capture was taken away from the program's host."""
-        return self.sender_fastest_if_known is None or self.sender_fastest_if_known >= AT_CAPTURE_POINT
+        return self.sender_fastest >= AT_CAPTURE_POINT
 
     @property
     def is_at_sender(self) -> bool:
@@ -140,14 +135,14 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     if not peers.handshake and peer >= NEAR and len(known := c.only(c.is_path_known > 0)):
         peer = min(peer, lowest(known.peer_fastest_ack))
     sender_fastest = _sender_fastest(reactions, c)
-    if program.is_on_loopback and sender_fastest is not None and peer:
+    if program.is_on_loopback and peer:
         sender_fastest = min(sender_fastest, peer)  # both ends are one host: a slow answer to a SYN is no path
     early = c.only((c.late_by(peer) < late_margin(peer)) & (c.pure > 0))
-    return Observed(program, setting, sender_fastest_if_known=sender_fastest, peer_fastest=peer, early=early)
+    return Observed(program, setting, sender_fastest=sender_fastest, peer_fastest=peer, early=early)
 
 
-def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
-    """The fastest reaction of the program's host, ns; where it is near, its releases count, too. None not known.
+def _sender_fastest(own: Reactions, c: Candidates) -> int:
+    """The fastest reaction of the program's host, ns; where it is near, its releases count, too.
 
     What comes in less than a third of the time in which anything else did was under way before the ACK.
     """
@@ -160,7 +155,7 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int | None:
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
         by_itself = min(own.handshake)  # no SYN proxy: that end is near, and its program slow
     if by_itself is None:
-        return min([*releases, *own.after_handshake], default=None)
+        return min([*releases, *own.after_handshake], default=0)
     if by_itself >= NEAR and own.handshake:
         return by_itself
     if by_itself >= AT_CAPTURE_POINT and own.handshake and len(own.after_handshake) >= COMPARABLE:

@@ -50,10 +50,8 @@ from nagle_lab.diagnosis.proof.pauses import (
     sent_at_once,
     sent_at_once_but_delayed,
     sent_later,
-    spread,
     timestamps_tell,
 )
-from nagle_lab.diagnosis.proof.release_times import ALIKE
 from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
@@ -63,7 +61,6 @@ AS_A_RELAY = 500 * US  # relays took 150 to 500 µs to pass on what they had wai
 # its answers come later still; SURELY_WOKEN, the same without that; APART, what lies at least between the slowest
 # tenth of those ACKs and the soonest tenth of the data.
 NEARBY, WOKEN, SURELY_WOKEN, APART = 2 * MS, 90 * US, 180 * US, 25 * US
-MUCH_LARGER = 500  # bytes: 400 µs at 10 Mbit/s
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # of different sizes, one behind the other
 VARIES = 3  # times its middle half: hardly anything is farther from the median on either side than half of that
@@ -71,7 +68,6 @@ ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what 
 # Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
 SENT_ANYWAY_FAR = 0.05
 CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
-REGULAR = 0.25  # of what the waits vary by: releases that vary no more take a round trip each
 
 
 def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -84,9 +80,6 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     prompt = _in_time(pure - paced, observed, judged)
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
     soon = _soon_enough(pure, observed.sender_fastest)
-    if len(prompt) and _may_be_a_program_nearby(prompt, observed):
-        judged.leave_open(prompt, Obstacle.LIKE_A_PROGRAM)
-        return prompt.none
     if len(prompt) and (
         follows_ack(soon - sent_later(soon, pure, observed)) is False
         or pauses_anyway(prompt, observed.early, observed.sender_fastest, often=1 + (len(prompt) >= CONCLUSIVE))
@@ -97,16 +90,6 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.none
     return prompt if is_slow_link else _set_aside_slow(prompt, observed, judged)
-
-
-def _may_be_a_program_nearby(prompt: Candidates, observed: Observed) -> bool:
-    """Whether only a program's reactions tell how far away the sender is, and its releases vary as a program's do.
-
-    Then it may be near, and what takes this long is not the path.
-    """
-    if observed.sender_fastest >= NEAR or observed.program.reactions.by_kernel_before(NEAR):
-        return False
-    return percentile(prompt.ack_to_release, 90) > ALIKE * percentile(prompt.ack_to_release, 50)
 
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
@@ -131,7 +114,7 @@ def _keeps_own_clock(c: Candidates, resolution: int) -> bool:
     On a slow link both vary by the sizes of trigger and release, so those of one size come so, too.
     """
     at_once = sent_at_once(c)
-    are_released = 2 * len(at_once) > len(c) and not are_chance(at_once, c)
+    are_released = 2 * len(at_once) > len(c)
     alike = of_one_size(c)
     is_by_size = len(alike) >= COMPARABLE and not is_paced(alike, resolution)
     return is_paced(c, resolution) and not is_by_size and not are_released
@@ -156,7 +139,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         _judge_where_some_do_not_wait(pure, observed, judged)
         return nothing
     expected = _when_expected(pure, observed)
-    if expected is None or _may_be_at_capture_point(expected, observed):
+    if _may_be_at_capture_point(expected, observed):
         judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         return nothing
     if _rejected_by_when_they_came(pure, expected, observed, judged):
@@ -192,12 +175,10 @@ def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: 
     reject_as_off(pure - unsure, observed, judged)
 
 
-def _when_expected(pure: Candidates, observed: Observed) -> _Expected | None:
-    """When what an ACK releases passes the capture point; None where nothing tells how far away the sender is."""
+def _when_expected(pure: Candidates, observed: Observed) -> _Expected:
+    """When what an ACK releases passes the capture point."""
     answers = sorted(observed.program.reactions.after_handshake)
-    base = _round_trip(pure, observed, answers)
-    if base is None:
-        return None
+    base = _round_trip(pure, observed)
     if _both_send_unasked(pure, observed):  # at their own times: only what came soon tells how the path varies
         answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)
@@ -219,7 +200,7 @@ def _may_be_at_capture_point(expected: _Expected, observed: Observed) -> bool:
 def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> bool:
     """Reject all that came too soon to have waited for the ACK, or by the program's own clock; whether they did."""
     soonest, _ = round_trip_bounds(min([expected.round_trip, *observed.program.reactions.by_kernel]))
-    too_soon = total((pure.ack_to_release < min(soonest, expected.soonest)) & (pure.echo != Echo.AFTER))
+    too_soon = total(pure.ack_to_release < min(soonest, expected.soonest))
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
         if follows_ack(pure):  # its sender is nearer than it seems: it looks for packets every few ms, say
             judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
@@ -307,7 +288,7 @@ def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
     By no more than its reactions vary.
     """
     reactions = observed.program.reactions
-    if observed.sent_before or not reactions.by_kernel or not follows_ack(soon_enough):
+    if not reactions.by_kernel or not follows_ack(soon_enough):
         return False
     sooner = min(reactions.by_kernel) - percentile(soon_enough.ack_to_release, 5)
     return sooner <= VARIES * middle_half([*reactions.by_kernel, *reactions.data])
@@ -319,10 +300,7 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
     """
     others = pure.not_among(pure.connection, list(observed.sent_before))
-    alone = Judged()
-    held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), alone)
-    for _, rows in alone.unresolved:
-        held = held | others.among(others.row, rows)
+    held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), Judged())
     soonest, latest = round_trip_bounds(observed.sender_fastest)
     are_in_time = all(soonest <= release <= latest for release in held.ack_to_release)
     return held if are_in_time else pure.none
@@ -374,7 +352,7 @@ def _are_sums_only_late(prompt: Candidates, early: Candidates) -> bool:
     """
     pieces = Counter(map(int, early.released_bytes[:MOST_LOOKED_AT]))
     sums = [one + other for one in pieces for other in pieces if one + other not in pieces]
-    return len(pieces) <= PIECES and 2 * total(among(prompt.released_bytes, sorted(set(sums)))) > len(prompt)
+    return 2 * total(among(prompt.released_bytes, sorted(set(sums)))) > len(prompt)
 
 
 def _is_slower_than_kernel(prompt: Candidates, observed: Observed) -> bool:
@@ -388,13 +366,9 @@ def _is_slower_than_kernel(prompt: Candidates, observed: Observed) -> bool:
 
 
 def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
-    """Whether releases take longer than the program's answers by more than the path varies: no kernel does.
-
-    Not if releases are much larger than answers: on a slow link these take longer, too.
-    """
+    """Whether releases take longer than the program's answers by more than the path varies: no kernel does."""
     answers = observed.program.reactions.data
-    larger = prompt.released_bytes > prompt.trigger_bytes + MUCH_LARGER
-    if len(prompt) < CONCLUSIVE or len(answers) < CONCLUSIVE or 2 * total(larger) > len(prompt):
+    if len(prompt) < CONCLUSIVE or len(answers) < CONCLUSIVE:
         return False
     longer = percentile(prompt.ack_to_release, 50) - percentile(answers, 50)
     # Where the path varies more, the fastest tell: on it a kernel is no slower than the program behind it.
@@ -501,23 +475,14 @@ def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> C
     return in_time
 
 
-def _round_trip(pure: Candidates, observed: Observed, answers: list[int]) -> int | None:
-    """The round trip from the capture point to the sender, ns; None not known.
+def _round_trip(pure: Candidates, observed: Observed) -> int:
+    """The round trip from the capture point to the sender, ns.
 
-    Where nothing else tells, releases do, if they are alike while the waits are not. A release that echoes the late
-    ACK was sent after its arrival, so the round trip is no longer than the shortest time to one of these.
+    A release that echoes the late ACK was sent after its arrival, so the round trip is no longer than the shortest
+    time to one of these.
     """
-    base = observed.sender_fastest_if_known
-    if base is None:
-        low = percentile(pure.ack_to_release, 10)
-        are_alike = spread(pure.ack_to_release) <= REGULAR * spread(pure.trigger_to_ack)
-        if len(pure) < COMPARABLE or not are_alike:
-            return None
-        if answers and low > answers[0] + MS:
-            return None
-        base = int(low)
     after = pure.only(pure.echo == Echo.AFTER)
-    return min([base, *map(int, after.ack_to_release[:MOST_LOOKED_AT])])
+    return min([observed.sender_fastest, *map(int, after.ack_to_release[:MOST_LOOKED_AT])])
 
 
 def _both_send_unasked(pure: Candidates, observed: Observed) -> bool:

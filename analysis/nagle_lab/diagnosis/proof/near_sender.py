@@ -39,7 +39,7 @@ from nagle_lab.diagnosis.proof.release_times import (
     slowest_release,
     usual_release,
 )
-from nagle_lab.tcp.events import MS, US, Echo
+from nagle_lab.tcp.events import MS, US
 
 INTERRUPTED = 20 * MS  # how long a program may wait for a processor on a busy machine
 TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
@@ -151,7 +151,7 @@ def _released_by_kernel(
     bound = max(SPREAD * middle, SPREAD_NS, 2 * resolution if resolution > COARSE else 0)
     prompt = near.only(near.ack_to_release <= bound)
     sent_before = observed.sent_before.total()
-    if sent_before > HARDLY_ANY * len(pure) and len(prompt) < 3 * sent_before:
+    if len(prompt) < 3 * sent_before:
         return _held_on_the_others(pure, prompt, observed, judged)
     if middle > SOONEST_WOKEN and observed.sent_before:
         return _held_sooner_or_before(pure, prompt, observed, judged)
@@ -233,7 +233,7 @@ def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed
     others are rejected.
     """
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
-    if not observed.is_at_sender or len(held) <= NEARLY_ALL * len(others):
+    if len(held) <= NEARLY_ALL * len(others):
         held = held.none
     reject_as_off(pure - held, observed, judged)
     if len(held) >= COMPARABLE and percentile(held.ack_to_release, 90) <= SOONEST_WOKEN:
@@ -309,7 +309,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     """
     if observed.nearer_end == "sender" or len(prompt) < REPEATED:
         return prompt
-    late = pure.only((pure.ack_to_release > bound) & (pure.echo != Echo.BEFORE))
+    late = pure.only(pure.ack_to_release > bound)
     late = _without_other_behaviours(late, pure, prompt)
     a_tick_late = late.only(late.ack_to_release <= TICK)
     if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
