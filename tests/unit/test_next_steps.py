@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.diagnosis.result.writes import Place, Write
 from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.evidence.software import software_seen
-from nagle_lab.reports.screens.guard import language
+from nagle_lab.reports.screens.guard import language, language_of_command
 from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.phrases import findings
@@ -395,6 +395,21 @@ def test_the_language_of_what_was_traced(changed, named, known_by):
     found = language(replace(WRITE, **changed))
     assert (found and found[0].software) == named
     assert not found or found[1] == known_by
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("python3 -m pytest tests", ("Python", "python3")),
+        ("./serve.pl --port 80", ("Perl", "serve.pl")),
+        ("python3 drive.py node server.js", None),
+        ("sh -c ./run", None),
+    ],
+)
+def test_the_language_of_a_command_is_known_if_all_it_names_has_one(command, named):
+    """A test in one language may start a server in another."""
+    found = language_of_command(command.split())
+    assert (found and (found[0].software, found[1])) == named
 
 
 def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(diagnose):

@@ -34,11 +34,15 @@ APACHE = NodelaySetting("Apache httpd", "on by default: look for a module or pro
 PYTHON = NodelaySetting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
 NODE = NodelaySetting("Node.js", "socket.setNoDelay(true)  # new http.Agent({ noDelay: true })")
 GO = NodelaySetting("Go", "on by default: look for conn.SetNoDelay(false)")
-JAVA = NodelaySetting("Java", "socket.setTcpNoDelay(true)  // on by default in Netty, Tomcat and Jetty")
+JAVA = NodelaySetting("Java", "socket.setTcpNoDelay(true)  // HttpServer: -Dsun.net.httpserver.nodelay=true")
 DOTNET = NodelaySetting(".NET", "socket.NoDelay = true")
 RUBY = NodelaySetting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)")
 RUST = NodelaySetting("Rust", "stream.set_nodelay(true)  // also in tokio; hyper-util: HttpConnector::set_nodelay")
-PHP = NodelaySetting("PHP", "socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)")
+PHP = NodelaySetting(
+    "PHP", "stream context option tcp_nodelay of socket; or socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)"
+)
+PERL = NodelaySetting("Perl", "setsockopt($socket, IPPROTO_TCP, TCP_NODELAY, 1)  # use Socket qw(:all)")
+ERLANG = NodelaySetting("Erlang and Elixir", "gen_tcp options: {nodelay, true}  % nodelay: true")
 C = NodelaySetting("C and C++", "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);")
 SSH = NodelaySetting("OpenSSH", "nothing to set: it sets TCP_NODELAY itself, once the user is authenticated")
 RSYNC = NodelaySetting("rsync", "rsync --sockopts=TCP_NODELAY; in rsyncd.conf: socket options = TCP_NODELAY")
@@ -48,7 +52,8 @@ COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
 
 _SUFFIXES = {
     ".py": PYTHON, ".js": NODE, ".cjs": NODE, ".mjs": NODE, ".ts": NODE, ".go": GO, ".rs": RUST, ".java": JAVA,
-    ".rb": RUBY, ".php": PHP, ".c": C, ".cc": C, ".cpp": C, ".cxx": C, ".h": C, ".hpp": C,
+    ".rb": RUBY, ".php": PHP, ".pl": PERL, ".pm": PERL, ".erl": ERLANG, ".ex": ERLANG, ".exs": ERLANG,
+    ".c": C, ".cc": C, ".cpp": C, ".cxx": C, ".h": C, ".hpp": C,
 }  # fmt: skip
 
 
@@ -74,6 +79,8 @@ _SAY = tuple(
         ("ruby|webrick|puma|thin\\b|unicorn", RUBY),
         ("hyper\\b|reqwest|actix|rocket\\b(?!\\.chat)|ureq|rust|cargo", RUST),
         ("php|guzzle", PHP),
+        ("perl|mojolicious|starman", PERL),
+        ("erlang|elixir|beam\\.smp|erts_|cowboy|mochiweb|yaws", ERLANG),
         ("openssh|sshd?(?:-session|-auth)?$", SSH),
         ("rsync", RSYNC),
     )

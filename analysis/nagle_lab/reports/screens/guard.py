@@ -139,11 +139,22 @@ def _to_paste(
     """The lines to paste; for a guarded command, which is over with its namespace, only what its code must set."""
     if command and cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
-    if command and run.writes and run.writes.groups and (known := language(run.writes.groups[0].held)):
-        return [setting_of(*known)]
-    if command and not software and (of_command := setting_by_name(Path(command[0]).name)):
-        return commands(run.result, of_command, running=False, known_by=f"the language of {Path(command[0]).name}")
+    if command and run.writes and run.writes.groups:
+        known = language(run.writes.groups[0].held)
+        return [setting_of(*known)] if known else commands(run.result, software, running=False)
+    if command and not software and (named := language_of_command(command)):
+        return commands(run.result, named[0], running=False, known_by=f"the language of {named[1]}")
     return commands(run.result, software, running=not command)
+
+
+def language_of_command(command: Sequence[str]) -> tuple[NodelaySetting, str] | None:
+    """The language of what a command names, and of which word; None where its words name several, or none.
+
+    A test in one language may start a server in another.
+    """
+    words = [Path(word).name for word in command if not word.startswith("-")]
+    named = [(found, word) for word in words if (found := setting_by_name(word) or setting_by_file(word))]
+    return named[0] if len({setting.software for setting, _ in named}) == 1 else None
 
 
 def language(held: Write) -> tuple[NodelaySetting, str] | None:
