@@ -24,6 +24,7 @@ listener = socket.create_server(("127.0.0.1", 0))
 #LISTENING
 if os.fork() == 0:
     with socket.create_connection(listener.getsockname()) as s:
+        #CLIENT
         for _ in range(30):
             s.sendall(bytes(100))
             got = 0
@@ -40,9 +41,16 @@ while peer.recv(4096):
 
 
 def writes(
-    folder, *, listening: str = "", forked: str = "", accepted: str = "", recv: str = "peer.recv"
-) -> Writes:  # fmt: skip
+    folder,
+    *,
+    listening: str = "",
+    forked: str = "",
+    client: str = "pass",
+    accepted: str = "",
+    recv: str = "peer.recv",
+) -> Writes:
     text = PROGRAM.replace("#LISTENING", listening).replace("#FORKED", forked).replace("#ACCEPTED", accepted)
+    text = text.replace("#CLIENT", client)
     path = program(folder, "server.py", text.replace("while peer.recv", f"while {recv}"))
     return writes_of(folder, [sys.executable, str(path)])
 
@@ -108,7 +116,23 @@ def test_cleared_before_every_reply(tmp_path):
     clear = "peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, 0)"
     cleared = f"recv = peer.recv\ndef cleared(size):\n {clear}\n return recv(size)"
     story = writes(tmp_path, accepted=cleared, recv="cleared").nodelay
-    assert re.fullmatch(r"cleared at \S+ cleared( \(.*\))?, [\d.]+ ms after connecting, and \d+ more times", story)
+    time = r"[\d.]+ ms after connecting"
+    assert re.fullmatch(rf"never set, and cleared at \S+ cleared( \(.*\))?, {time}, and \d+ more times", story)
+
+
+def test_set_when_the_first_reply_had_waited(tmp_path):
+    late = "peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)"
+    count = f"seen = []\ndef late(size):\n seen.append(1)\n if len(seen) == 25: {late}\n return peer.recv(size)"
+    found = writes(tmp_path, accepted=count, recv="late")
+    place = f"{tmp_path.name}/server.py:{line(tmp_path, late)}"
+    assert f"set at {place} late" in found.nodelay and found.nodelay.endswith(", when the first stall was over")
+    said = remedy(HELD, found) or ""
+    assert f"or set TCP_NODELAY before the first write ({place} sets it too late). Or on " in said
+
+
+def test_more_changes_than_are_listed_are_counted(tmp_path):
+    lines = "\n".join(f"peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, {n % 2})" for n in range(1, 9))
+    assert writes(tmp_path, accepted=lines).nodelay.endswith(" after connecting, and 4 more")
 
 
 def test_cleared_by_a_helper_that_sets_it_too(tmp_path):
@@ -140,6 +164,12 @@ def test_on_the_listener_when_it_was_too_late(tmp_path):
         f"never set on the socket that held; set on the listening socket at {tmp_path.name}/server.py:"
         f"{line(tmp_path, 'listener.set')} <module>, after this connection had begun"
     )
+
+
+def test_on_the_listener_when_the_other_end_set_it_on_its_own(tmp_path):
+    late, theirs = (f"{end}.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)" for end in ("listener", "s"))
+    found = writes(tmp_path, client=theirs, accepted=late)
+    assert found.nodelay.startswith("never set on the socket that held; set on the listening socket at ")
 
 
 def test_on_the_listener_between_handshake_and_accept(tmp_path):

@@ -16,6 +16,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.remedy import remedy
+from nagle_lab.diagnosis.result.writes import Option, Place
 from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.evidence.ladder import Ladder, LadderRow
@@ -164,6 +165,58 @@ def test_several_pairs_are_each_named_and_the_remedy_says_so(recorded, tmp_path)
     )
     assert {line for _, line in pairs} == {"17", "1"} and sum(int(stalls) for stalls, _ in pairs) == 11
     assert "join server.py:16 and server.py:17 (and the other pairs below) in one write" in words
+
+
+def with_places(writes: Any, trigger: Place | None, held: Place | None, library: Place) -> Any:
+    """The same writes made through one ``library``, by these lines of the program."""
+    (group,) = writes.groups
+    changed = {
+        name: msgspec.structs.replace(getattr(group, name), program=program, library=library)
+        for name, program in (("trigger", trigger), ("held", held))
+    }
+    return msgspec.structs.replace(writes, groups=[msgspec.structs.replace(group, **changed)])
+
+
+def test_the_remedy_names_the_programs_lines_and_a_librarys_where_these_are_not_known(recorded):
+    result = joined(recorded.capture, recorded.strace)
+    print_go = Place("fmt/print.go", 225, "fmt.Fprintf")
+    one, other = (Place("/srv/server.go", line, "answer") for line in (24, 25))
+    for trigger, held, lines in (
+        (one, other, "join srv/server.go:24 and srv/server.go:25 in one write"),
+        (one, one, "join what srv/server.go:24 writes in one write"),
+        (None, None, "join what fmt/print.go:225 writes in one write"),
+    ):
+        assert lines in (remedy(result.summary, with_places(result.writes, trigger, held, print_go)) or "")
+
+
+def test_what_is_written_behind_the_second_write_has_to_be_joined_too(recorded):
+    result = joined(recorded.capture, recorded.strace)
+    pairs = [msgspec.structs.replace(pair, held_writes=2) for pair in result.writes.pairs]
+    said = remedy(result.summary, msgspec.structs.replace(result.writes, pairs=pairs)) or ""
+    assert "server.py:17, and what it writes next, in one write, or set TCP_NODELAY" in said
+
+
+def option(writes: Any, value: bool, line: int, *, on: str = "socket", late: bool = False, caller: int = 0) -> Option:
+    place = Place("/srv/server.py", line, "accepted")
+    write = msgspec.structs.replace(writes.groups[0].held, program=place)
+    called = Place("/srv/server.py", caller, "main") if caller else None
+    return Option("TCP_NODELAY", value, on, 1.0, "", late, write, called)
+
+
+def test_the_remedy_says_what_became_of_the_option(recorded):
+    result = joined(recorded.capture, recorded.strace)
+    writes = result.writes
+    removed = "or remove srv/server.py:12, which clears TCP_NODELAY. Or on"
+    helper = "leave TCP_NODELAY set, which srv/server.py:12 clears for srv/server.py:16. Or on"
+    late = "set TCP_NODELAY before the first write (srv/server.py:9 sets it too late). Or on"
+    for options, said in (
+        ([option(writes, True, 9), option(writes, False, 12, caller=16)], removed),
+        ([option(writes, True, 12, caller=15), option(writes, False, 12, caller=16)], helper),
+        ([option(writes, True, 5, on="listener"), option(writes, False, 12)], removed),
+        ([option(writes, True, 9, late=True)], late),
+        ([option(writes, False, 12)], "in one write, or set TCP_NODELAY. Or on"),
+    ):
+        assert said in (remedy(result.summary, msgspec.structs.replace(writes, options=options)) or "")
 
 
 def test_a_client_that_holds_has_its_calls_on_the_left(tmp_path):

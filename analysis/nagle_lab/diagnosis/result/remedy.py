@@ -58,33 +58,55 @@ def _one_write(writes: Writes | None, here: Path | None) -> str | None:
     if not first or not second:
         return ONE_WRITE
     lines = f"what {first} writes" if first == second else f"{first} and {second}"
+    if 2 * sum(pair.held_writes > 1 for pair in writes.pairs) > len(writes.pairs):
+        lines += ", and what it writes next,"
     others = " (and the other pairs below)" if len(writes.groups) > 1 else ""
     return f"join {lines}{others} in one write"
 
 
+def set_late(writes: Writes | None) -> Option | None:
+    """What set TCP_NODELAY on the socket that held, if only after its first stall; None where nothing did."""
+    own = _on_the_socket(writes)
+    in_time = any(one.value and not one.after_stall for one in own)
+    return own[-1] if own and own[-1].value and not own[-1].error and not in_time else None
+
+
+def _on_the_socket(writes: Writes | None) -> list[Option]:
+    """What became of TCP_NODELAY on the socket that held, in order; what it inherited of its listener is first."""
+    asked = writes.options if writes else []
+    return [one for one in asked if one.option == "TCP_NODELAY" and one.on in ("listener", "socket")]
+
+
 def cleared(writes: Writes | None) -> Option | None:
     """What took TCP_NODELAY away on the socket that held, where it had been set; None where nothing did."""
-    own = [one for one in writes.options if (one.option, one.on) == ("TCP_NODELAY", "socket")] if writes else []
-    if not own or own[-1].value or own[-1].error or not any(one.value for one in own):
+    own = _on_the_socket(writes)
+    if not own or own[-1].on != "socket" or own[-1].value or own[-1].error or not any(one.value for one in own):
         return None
     return own[-1]
 
 
 def _nodelay(writes: Writes | None, here: Path | None) -> str:
     """What to do about TCP_NODELAY: where it was set and then lost, setting it once more would be lost, too."""
+    if late := set_late(writes):
+        line = _line(late.write, here)
+        return f"{NODELAY} before the first write{f' ({line} sets it too late)' if line else ''}"
     if not (lost := cleared(writes)):
         return NODELAY
     by = lost.write
-    if by.program and by.program.line and not lost.caller and (by.library is None or is_asked(by)):
+    is_of_library = by.library is not None and not is_asked(by)
+    sets_it_too = any(one.value and one.write.program == by.program for one in _on_the_socket(writes))
+    if by.program and by.program.line and not is_of_library and not sets_it_too:
         return f"remove {_file_and_line(by.program, here)}, which clears TCP_NODELAY"
-    line = _line(by, here)
-    clears = f"{line} clears{f' for {_file_and_line(lost.caller, here)}' if lost.caller else ''}"
-    return f"leave TCP_NODELAY set{f', which {clears}' if line else ''}"
+    inner, outer = (by.library, by.program) if is_of_library else (by.program, lost.caller)
+    if not inner or not inner.line:
+        return "leave TCP_NODELAY set"
+    asked = f" for {_file_and_line(outer, here)}" if outer and outer.line else ""
+    return f"leave TCP_NODELAY set, which {_file_and_line(inner, here)} clears{asked}"
 
 
 def _line(write: Write, here: Path | None) -> str:
-    """File and line alone; empty where that is not known."""
-    places = [place for place in (write.library, write.program) if place and place.line]
+    """File and line alone, of the program if it is known there, else of a library; empty where neither is."""
+    places = [place for place in (write.program, write.library) if place and place.line]
     return _file_and_line(places[0], here) if places else ""
 
 

@@ -72,6 +72,7 @@ class Option(msgspec.Struct, frozen=True):
     on: str  # "socket", "listener", "other end", "another socket"
     after_connecting_ms: float | None  # None: before, or not known
     error: str  # "EINVAL": it was refused; "" where it was set
+    after_stall: bool  # made when the first stall was over
     write: Write
     caller: Place | None = None  # the program's line that called the function in which it was made
 

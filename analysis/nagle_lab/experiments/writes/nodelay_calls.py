@@ -28,7 +28,8 @@ def options_of(pair: CallPair, located: Located) -> list[Option]:
         for call in calls:
             after = (call.at - pair.stream.began) / 1e6 if pair.stream.began else None
             since = None if after is None or after < 0 else round(after, 3)
-            found.append(Option(call.option, call.value, on, since, call.error, *located(call)))
+            is_over = call.at > pair.release_ts
+            found.append(Option(call.option, call.value, on, since, call.error, is_over, *located(call)))
     return found
 
 
@@ -57,7 +58,10 @@ def _story(pair: CallPair, located: Located) -> str:
     wanted = [one for one in options_of(pair, located) if one.option in ("TCP_NODELAY", _MISTAKEN)]
     own = [one for one in wanted if one.on == "socket"]
     if did := [one for one in own if _took_effect(one)]:
-        return ", and ".join(_events(did, pair)[:_MOST_EVENTS])
+        was_set = any(one.value for one in wanted if one.on in ("listener", "socket") and _took_effect(one))
+        events = ([] if was_set else ["never set"]) + _events(did)
+        more = [f"{len(events) - _MOST_EVENTS} more"] if len(events) > _MOST_EVENTS else []
+        return ", and ".join([*events[:_MOST_EVENTS], *more])
     if did := [one for one in wanted if one.on == "listener" and _took_effect(one)]:
         return f"{'set' if did[-1].value else 'cleared'} on the listening socket only, {_at(did[-1])}"
     if failed := [one for one in wanted if one.on in ("socket", "listener") and one.value]:
@@ -85,15 +89,18 @@ def _failure(option: Option) -> str:
 
 
 def _set_elsewhere(pair: CallPair, wanted: Sequence[Option]) -> str:
-    """On which other sockets it was set; empty where on none."""
-    if others := [one for one in wanted if one.on == "other end" and one.value and _took_effect(one)]:
-        return f"; the other end set it on its own, {_at(others[0])}"
-    if not pair.elsewhere:
-        return ""
-    first = pair.elsewhere[0]
-    at = _at(next(one for one in wanted if one.on == "another socket"))
-    if first.socket == end_text(*pair.stream.way[0]):
-        return f"; set on the listening socket {at}, after this connection had begun"
+    """On which other sockets it was set; empty where on none.
+
+    First those of its process: many clients set the option on their end, and that tells nothing.
+    """
+    of_process = [one for one in wanted if one.on == "another socket"]
+    for call, option in zip(pair.elsewhere, of_process, strict=True):
+        if call.socket == end_text(*pair.stream.way[0]):
+            return f"; set on the listening socket {_at(option)}, after this connection had begun"
+    if not of_process:
+        others = [one for one in wanted if one.on == "other end" and one.value and _took_effect(one)]
+        return f"; the other end set it on its own, {_at(others[0])}" if others else ""
+    first, at = pair.elsewhere[0], _at(of_process[0])
     if len(pair.elsewhere) > 1:
         return f"; set on other sockets of that process, first {at}"
     return f"; set on another socket of that process ({_name(first.socket)}), {at}"
@@ -103,23 +110,23 @@ def _name(socket: str) -> str:
     return "not connected then" if socket.isdecimal() else socket.replace("->", " → ")
 
 
-def _events(did: Sequence[Option], pair: CallPair) -> list[str]:
+def _events(did: Sequence[Option]) -> list[str]:
     """What took effect, in order; what the same place did again and again is told once."""
     found = []
     for _, alike in groupby(did, key=lambda one: (one.value, one.write.program, one.write.library)):
         first, *again = alike
         more = f", and {len(again)} more {plural('time', len(again))}" if again else ""
-        found.append(_event(first, pair) + more)
+        found.append(_event(first) + more)
     return found
 
 
-def _event(option: Option, pair: CallPair) -> str:
+def _event(option: Option) -> str:
     when = (
         "before connecting"
         if option.after_connecting_ms is None
         else f"{option.after_connecting_ms:.1f} ms after connecting"
     )
-    late = ", when the first stall was over" if float(option.write.at) * 1e9 > pair.release_ts else ""
+    late = ", when the first stall was over" if option.after_stall else ""
     return f"{'set' if option.value else 'cleared'} {_at(option)}, {when}{late}"
 
 

@@ -137,16 +137,19 @@ def groups_of(pairs: Iterable[CallPair], lines: CallPlaces) -> list[Group]:
     members: dict[object, list[_Named]] = defaultdict(list)
     for pair in pairs:
         trigger, held = lines.pair(pair)
-        members[_key(trigger), _key(held), pair.trigger is pair.held].append((pair, trigger, held))
+        of_both = *_place_key(trigger), *_place_key(held)
+        # Without places the size of the trigger tells pairs apart; what is held may be of any size.
+        by_size = None if trigger.program or trigger.library else trigger.bytes
+        members[of_both, by_size, pair.trigger is pair.held].append((pair, trigger, held))
     groups = [_group(group, lines) for group in members.values()]
     return sorted(groups, key=lambda group: -group.stalls)
 
 
-def _key(write: Write) -> object:
-    """What two writes have in common that are of one place; of what has none, who wrote and how much."""
+def _place_key(write: Write) -> tuple[object, ...]:
+    """What two writes have in common that are of one place; of what has none, who wrote."""
     if write.program or write.library:
         return write.call, write.by, write.program, write.library
-    return write.call, write.command, write.bytes
+    return write.call, write.command
 
 
 def _group(members: Sequence[_Named], lines: CallPlaces) -> Group:

@@ -67,7 +67,7 @@ def here() -> Path | None:
 def place_of(write: Write, most: int) -> str:
     """Where a write was made, in at most ``most`` columns of a terminal."""
     text = printable(shown(write))
-    if len(text) > most and (place := write.library or write.program):
+    if len(text) > most and (place := write.program or write.library):
         text = printable(shown_place(place))
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
