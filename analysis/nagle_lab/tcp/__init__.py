@@ -5,9 +5,9 @@ from nagle_lab.tcp.engine import Engine
 
 
 def make_engine(*, exchanges: bool = True, in_place: bool = True) -> Engine:
-    """An engine: the compiled one where there is one; NAGLE_LAB_COMPILED=0 asks for plain Python.
+    """An engine: the compiled one if it is available, unless NAGLE_LAB_COMPILED=0 asks for plain Python.
 
-    ``exchanges``: whether there is a row for each; ``in_place``: see :class:`nagle_lab.tcp.tables.Tables`.
+    ``exchanges``: whether each exchange gets a row; ``in_place``: see :class:`nagle_lab.tcp.tables.Tables`.
     """
     if LIBRARY is not None:
         return CompiledEngine(LIBRARY, exchanges=exchanges, in_place=in_place)

@@ -1,4 +1,4 @@
-"""NumPy, which only large populations need: its import takes longer than judging small ones."""
+"""NumPy, imported only for large populations: importing it takes longer than judging small ones."""
 
 import os
 from functools import cache
@@ -17,14 +17,14 @@ def has_numpy() -> bool:
 
 @cache
 def numpy() -> Any:
-    """The module NumPy, imported when it is first asked for.
+    """The module NumPy, imported at the first call.
 
-    Without the threads of its linear algebra, which nothing here uses: they cost processor time by waiting.
+    Its linear algebra gets no threads: nothing here uses them, and they cost processor time even while they wait.
     """
     before = os.environ.get(BLAS_THREADS)
     os.environ.setdefault(BLAS_THREADS, "1")
     try:
         return import_module("numpy")
     finally:
-        if before is None:  # programs that we start shall not inherit it
+        if before is None:  # programs that we start must not inherit it
             del os.environ[BLAS_THREADS]

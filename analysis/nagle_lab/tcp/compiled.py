@@ -1,7 +1,7 @@
 """The compiled engine: records, decoding and the machine in one pass over the bytes, called through ctypes.
 
-Its sources stand beside their Python twins: capture/records.c, packet/segment.c, tcp/machine.c; tcp/engine.c is what
-is called from here. Set-up compiles them where there is a C compiler, and wheels hold them compiled.
+Its sources stand beside their Python twins: capture/records.c, packet/segment.c, tcp/machine.c; tcp/engine.c has the
+functions called from here. Set-up compiles them if there is a C compiler; wheels contain them compiled.
 """
 
 import ctypes
@@ -48,7 +48,7 @@ def checksum() -> int:
 
 
 def load(folder: Path) -> ctypes.CDLL | None:
-    """The library in that folder; None where there is none, or none of this machine and of the sources here.
+    """The library in that folder; None if there is none for this machine, compiled from the present sources.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def load(folder: Path) -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(found))
         library.nagle_lab_source.restype = ctypes.c_int64
         is_of_these = not SOURCES[0].exists() or library.nagle_lab_source() == checksum()
-    except (OSError, AttributeError):  # made for another machine, or of other sources
+    except (OSError, AttributeError):  # made for another machine, or from other sources
         return None
     if not is_of_these:
         return None
@@ -120,7 +120,7 @@ class CompiledEngine:
 
     @property
     def frames(self) -> int:
-        """How many records there were so far, in the whole input."""
+        """The number of records so far, in the whole input."""
         return self.counter("frames")
 
     @frames.setter
@@ -161,9 +161,9 @@ class CompiledEngine:
     # What was found ---------------------------------------------------------------------------------
 
     def collect(self, ends: tuple[bytes, int, bytes, int] | None, first_frame: int) -> None:
-        """From now on follow no connection: segments become rows of ``segment`` instead.
+        """From now on collect segments as rows of ``segment``, and follow no connection.
 
-        ``ends`` are address (16 bytes) and port of both ends of the connection wanted, either first; None: all.
+        ``ends`` are address (16 bytes) and port of both ends of the connection wanted, in either order; None: all.
         Frames count from 1; ``first_frame`` is the first one wanted.
         """
         packed = None
@@ -190,13 +190,13 @@ class CompiledEngine:
         self.drain()
 
     def _rows(self, which: int) -> memoryview:
-        """The packed rows of a table where they are: until they are taken, or the engine goes on."""
+        """The packed rows of a table in place: valid until they are taken or the engine continues."""
         size = ctypes.c_int64()
         rows = self._library.nagle_lab_rows(self._engine, which, ctypes.byref(size))
         return _view(rows, size.value, _READ) if size.value else memoryview(b"")
 
     def _place(self, rows: memoryview) -> None:
-        """Put rows of connections, which are over in any order, where their numbers say."""
+        """Put rows of connections at their numbers; connections end in any order."""
         layout = LAYOUTS["connection"]
         size, count = layout.struct.size, len(rows) // layout.struct.size
         numbers = rows.cast("q")[layout.places["number"][1] // 8 :: size // 8]
@@ -240,12 +240,12 @@ class CompiledEngine:
 
     @property
     def build(self) -> str:
-        """Of which sources and for which machine it is: see :class:`nagle_lab.tcp.engine.Engine`."""
+        """The sources and the machine it is built for: see :class:`nagle_lab.tcp.engine.Engine`."""
         sources = self._library.nagle_lab_source() & 0xFFFFFFFF
         return f"compiled {sources:08x} {platform.machine()} {sys.byteorder}"
 
     def save(self) -> bytes:
-        """All that is known between two files but the rows, which are in the tables then."""
+        """The whole state between two files, except the rows, which are in the tables by then."""
         self.drain()
         self._require_memory(self._library.nagle_lab_save(self._engine))
         saved = bytes(self._rows(SNAPSHOT))
@@ -253,7 +253,7 @@ class CompiledEngine:
         return saved
 
     def restore(self, saved: bytes) -> None:
-        """Go on where another engine was saved: see :class:`nagle_lab.tcp.engine.Engine`."""
+        """Continue from the saved state of another engine: see :class:`nagle_lab.tcp.engine.Engine`."""
         if self._library.nagle_lab_restore(self._engine, saved, len(saved)):
             raise ValueError("this is no snapshot of this build, or there is no memory for it")
 
@@ -291,7 +291,7 @@ class _Clock:
 
 
 class _Pointer:
-    """The address of a window's bytes, which keep their place meanwhile."""
+    """The address of a window's bytes, which do not move meanwhile."""
 
     def __init__(self, window: Window) -> None:
         self._bytes = (ctypes.c_char * len(window.raw)).from_buffer(window.raw)

@@ -54,7 +54,7 @@ typedef struct { /* Acknowledgement */
     uint8_t gap_reply;
 } acknowledgement;
 
-typedef struct { /* of a segment, to tell a copy of it */
+typedef struct { /* of a segment, to recognize a copy of it */
     int64_t ts;
     uint32_t seq;
     uint32_t ack;

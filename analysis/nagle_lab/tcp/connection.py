@@ -1,7 +1,7 @@
 """One connection, as far as the capture shows it: what each end sent and acknowledged, and what was learned from it.
 
-In the words of RFC 9293 and Linux. What a segment teaches of its sender is in learned.py; what it means is decided in
-machine.py. connection.h is the C twin.
+In the words of RFC 9293 and Linux. learned.py has what a segment shows about its sender; machine.py decides what it
+means. connection.h is the C twin.
 """
 
 import msgspec
@@ -9,27 +9,28 @@ import msgspec
 from nagle_lab.packet.segment import FIN, RST, Segment
 from nagle_lab.tcp.events import MS, EndedBy
 
-LEAST_MSS = 536  # what any host must take (RFC 9293 §3.7.1): surely small is only what is smaller
-# Where no handshake was captured, less payload with PSH is no full segment: IPv6 carries 1220 bytes on any path
-# (RFC 8200 §5), and IPv4 on any that is known, but for hosts that take 536.
+LEAST_MSS = 536  # any host must accept this (RFC 9293 §3.7.1): only smaller segments are surely small
+# Without a captured handshake, a smaller payload with PSH is no full segment: IPv6 carries 1220 bytes on any path
+# (RFC 8200 §5), and so does IPv4 on any known path, except to hosts that accept only 536.
 LEAST_USUAL = 1200
-USUAL_FULL_SIZE = 1448  # Ethernet's 1460 less timestamps: taken where no handshake was captured
-LARGEST_SCALE = 14  # RFC 7323 §2.3; a window of unknown scale is taken to be so large
+USUAL_FULL_SIZE = 1448  # Ethernet's 1460 less timestamps: assumed where no handshake was captured
+LARGEST_SCALE = 14  # RFC 7323 §2.3; assumed for a window of unknown scale
 
-# A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments are still its own.
+# A closed connection is remembered as long as Linux remembers it (TCP_TIMEWAIT_LEN): late segments still belong to
+# it.
 TIME_WAIT = 60_000 * MS
 
-AT_ONCE, LEAST_STEP = 3, MS // 5  # a coarse clock stamps so many packets like the one before; its step, ns
+AT_ONCE, LEAST_STEP = 3, MS // 5  # so many packets with equal times show a coarse clock; its least step, ns
 
-FIRST_NUMBER = 1 << 32  # sequence numbers without their wrap begin here, so that all are positive
-# The lowest port that a host gives a client by itself: Linux (ip_local_port_range); else FreeBSD (portrange.first).
+FIRST_NUMBER = 1 << 32  # unwrapped sequence numbers begin here, so that all are positive
+# The lowest ephemeral port that a host assigns: Linux (ip_local_port_range); else FreeBSD (portrange.first).
 EPHEMERAL = 32768, 10_000
 LONGEST = (1 << 31) - 1  # ns, about two seconds; what a row of 32 bits holds
 NEVER = (1 << 63) - 1
 
 
 class Sent(msgspec.Struct, frozen=True, gc=False):
-    """A segment that took sequence space, as later ones look back at it."""
+    """A segment that took sequence space, kept for comparison with later segments."""
 
     number: int  # of the packet on its connection
     ts: int  # ns
@@ -38,10 +39,10 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     end: int  # SYN and FIN counted
     length: int  # payload bytes
     flags: int
-    is_new: bool  # none of it was sent before: no retransmission (Karn's rule, RFC 6298 §3)
+    is_new: bool  # none of its data was sent before: no retransmission (Karn's rule, RFC 6298 §3)
     epoch: int  # of the clock
     exchange: int  # -1: none
-    edge: int  # of the peer's window when it was sent: its right end; -1 not known
+    edge: int  # right edge of the peer's window when it was sent; -1 not known
     tsval: int  # of its timestamp; -1 none
     since_data: int  # ns from the data segment that its sender sent before it; -1 none
 
@@ -54,16 +55,16 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     frame: int
     seq: int  # of its sender: where its next new data begins, without wrap
     ack: int
-    acked_before: int  # by its sender, at most
+    acked_before: int  # the highest its sender had acknowledged before
     had_room: bool  # its window, and the one its sender offered before, were open
     gap: int  # ns since the connection's packet before it
     tsval: int  # of its timestamp; -1 none
     tsval_before: int  # of its sender's packet before it
-    is_echoed: bool  # its peer echoes it next: that had acknowledged all before it (RFC 7323 §4.3)
+    is_echoed: bool  # its peer echoes it next, because it had acknowledged everything before (RFC 7323 §4.3)
     window: int  # as on the wire
     before: int  # when its sender sent its packet before it, ns
     paced_since: int  # and the one before that
-    serialization_delay: int  # ns that what it acknowledges takes on the path, as those two packets show
+    serialization_delay: int  # of the bytes that it acknowledges, ns, as those two packets show
     beyond_full: int  # how much more than a full segment it acknowledges, bytes
     gap_ended_by: EndedBy  # of the idle gap that it ended, as in its row; so are the next two
     gap_small: bool
@@ -78,12 +79,12 @@ NO_ACK = Acknowledgement(
 
 
 class Samples:
-    """How long an end took to react in one of the ways of Reaction: the first SAMPLES times, and the latest."""
+    """How long an end took for one kind of Reaction: the first SAMPLES times, and the latest."""
 
     __slots__ = ("count", "kept")
 
     def __init__(self) -> None:
-        self.count = 0  # how often it reacted so
+        self.count = 0  # how often it reacted this way
         self.kept: list[int] = []  # ns
 
 
@@ -107,47 +108,47 @@ class Half:
         self.connection = connection
         self.side = side
         self.peer: Half = self
-        # As in RFC 9293 §3.3.1, but as far as the capture shows; sequence numbers are without their wrap at 2**32.
+        # As in RFC 9293 §3.3.1, as far as the capture shows; sequence numbers are unwrapped.
         self.seq = -1  # of its latest segment; -1 unknown
         self.snd_una = 0  # the highest that its peer acknowledged
         self.snd_nxt = 0  # the end of the highest it sent
         self.rcv_nxt = -1  # its latest acknowledgement, in the peer's numbers; -1 none
-        self.rcv_wnd = 0  # that it offered with that, bytes
-        # Its ACK clock: how long after its packet before it its latest one came, and how much that acknowledged
+        self.rcv_wnd = 0  # the window it offered with that ACK, bytes
+        # Its ACK clock: the time from the previous packet to the latest one, and how much the latest acknowledged
         self.ack_spacing = 0  # ns
         self.newly_acked = 0  # bytes; 0 nothing new
-        self.hole = -1  # where its first data begins that is not in the capture, nor acknowledged by then; -1 none
+        self.hole = -1  # start of its first data missing in the capture and not acknowledged by then; -1 none
         self.not_held_end = -1  # the end of its latest small segment sent behind an unacknowledged small one; -1 none
         # What it sent last
-        self.last_ts = first_ts  # time of its latest segment; of the connection's first one before that
+        self.last_ts = first_ts  # time of its latest segment; until it has one, of the connection's first segment
         self.data = NO_SEGMENT
-        self.small = NO_SEGMENT  # its latest data that is no full segment: it ends at Linux's snd_sml
+        self.small = NO_SEGMENT  # its latest data that is not a full segment: ends at Linux's snd_sml
         self.small_ack = NO_ACK  # the pure ACK of its peer that acknowledged that
         self.latest_sent = NO_SEGMENT  # data, SYN or FIN
         self.pure_ack = NO_ACK
         self.data_ack = NO_ACK  # its latest data that acknowledged something new
-        self.recent: list[Segment] = []  # the latest, in turn
-        # Its packet of this number was captured more than once, and had arrived by then at the earliest, ns
+        self.recent: list[Segment] = []  # the latest RECENT, used as a ring
+        # The number of its packet that was captured more than once, and the earliest time of its arrival, ns
         self.copied, self.arrived = -1, 0
         # Its timestamps (RFC 7323)
         self.tsval = self.first_tsval = -1  # the latest, and the first; -1 none
         self.first_tsval_ts = 0  # when that was captured, ns
-        self.tsval_clock = -1  # TSval less the time of capture at its greatest: see clock_of in learned.py; -1 none
+        self.tsval_clock = -1  # greatest TSval less time of capture: see clock_of in learned.py; -1 none
         self.ahead = -1  # TSecr less TSval modulo 2**32, at its fastest
         self.timestamp_step = 0  # greatest common divisor of the differences between its TSvals; 0 without any
         # Its SYN
         self.syn = self.syn_window = -1  # not captured
         self.mss, self.scale, self.timestamps, self.kernel, self.syn_ttl = 0, -1, False, 0, 0
         self.shift = LARGEST_SCALE
-        self.surely_small_below = LEAST_MSS  # a segment of it with less payload is surely not full
+        self.surely_small_below = LEAST_MSS  # a segment with less payload is surely not full
         self.full_size_by_mss = 0  # payload of a full segment by its peer's MSS; 0 not known
-        self.last_unpushed = 0  # payload of its latest segment without PSH, of those that teach
-        self.full_size_by_data = 0  # payload of a full segment by its data: the largest that was sent twice so
+        self.last_unpushed = 0  # payload of its latest segment without PSH that can teach the size
+        self.full_size_by_data = 0  # the same by its data: the largest sent twice in a row without PSH
         self.closed = False
-        self.pushes = False  # it sets PSH: its writes end with that
+        self.pushes = False  # it sets PSH, so its writes end with it
         # Counted
         self.packets = self.payload = self.wire = 0
-        self.offloaded = 0  # full segments in its packets beyond one in each: segmentation offload
+        self.offloaded = 0  # full segments in its packets beyond one per packet: segmentation offload
         self.not_held = self.fin_acks = self.stale_echoes = 0
         self.first_not_held = 0  # frame
         self.data_segments = self.lost = self.swapped = self.full_waits = self.beside_unacked = 0
@@ -156,14 +157,16 @@ class Half:
 
     @property
     def round_trip(self) -> int:
-        """How long a round trip to it takes, ns, and 1/8: as in the handshake, else its fastest ACK; 0 not known."""
+        """The round trip to it plus 1/8, ns: from the handshake, otherwise its fastest ACK; 0 not known."""
         handshake = self.connection.handshake
         if handshake < 0:
             handshake = 0 if self.fastest_ack == NEVER else self.fastest_ack
         return min(handshake, TIME_WAIT) * 9 // 8
 
     def arrival_of(self, packet: "Sent | Acknowledgement") -> int:
-        """When a packet of it had arrived, ns: by its last copy (:func:`note_copy`), else when it was captured."""
+        """When a packet of it had arrived, ns: the time by its last copy (:func:`note_copy`), otherwise the time of
+        capture.
+        """
         return self.arrived if packet.number == self.copied else packet.ts
 
     def close(self, flags: int) -> None:
@@ -194,24 +197,24 @@ class Connection:
         self.sender: Half | None = None  # of the last packet
         self.last_ts = first.ts
         self.packets = 0
-        # Of its packets, how many have the time of the one before, and the least by which the others are later.
+        # How many of its packets have the time of the one before; by how much the others are later at least.
         self.at_once, self.least_apart = 0, NEVER
         self.syn = -1  # sequence number of the latest SYN without ACK
         # Address and port that the segments of side 1 carry, where these are not its own: see Machine._asked_by.
         self.answers_as: tuple[bytes, int] | None = None
-        self.syn_ts = -1  # of a SYN that was sent once and whose handshake goes on
+        self.syn_ts = -1  # of a SYN that was sent once and whose handshake is not complete
         self.handshake = -1  # ns, from a SYN sent once to its sender's first ACK
         self.least_full_segment = USUAL_FULL_SIZE
         self.latest_data: Half | None = None  # who sent data last
         self.opener = -1  # side that sent the first data
-        self.shared = -1  # side whose port is that of more connections than the other's; -1 not known
-        # The exchange that is open. A new one begins with the first data the asking side sends after the answering
+        self.shared = -1  # side whose port belongs to more connections than the other side's; -1 not known
+        # The open exchange. A new one begins with the first data that the asking side sends after the answering
         # side has sent some; a server that speaks first has one without a request.
         self.exchange = -1
         self.asking = False  # the last data came from the asking side
         self.server_first = False
         self.forget_exchange()
-        self.exchanges = self.repeat_exchanges = 0  # that were answered and are over
+        self.exchanges = self.repeat_exchanges = 0  # answered and ended exchanges
         self.needs_programs = False
         self.is_copied = False  # data or a SYN of it was captured twice
         self.learn_client()
@@ -223,15 +226,15 @@ class Connection:
         self.request_acked = -1  # time of the latest acknowledgement of the request
 
     def opens(self, x: Half) -> None:
-        """Note that ``x`` sends the first data of the connection: without a handshake it may be the client."""
+        """Note that ``x`` sends the first data of the connection; without a handshake that may make it the client."""
         self.opener = x.side
         self.learn_client()
 
     def learn_client(self) -> None:
         """Set ``client``, the side that asks.
 
-        By the handshake; else by the one port that is ephemeral; else the server has its port in more
-        connections; else by who sent data first; else side 0.
+        The handshake decides; otherwise the only ephemeral port; otherwise the server is the end whose port more
+        connections have; otherwise the client is the end that sent data first; otherwise side 0.
         """
         one, two = self.halves
         if one.syn >= 0 or two.syn >= 0:
@@ -254,10 +257,10 @@ class Connection:
 
     @property
     def clock_step(self) -> int:
-        """Of the clock that stamped it, ns, where that is seen to be coarse; else 0.
+        """The step of the clock that stamped it, ns, if packets show that it is coarse; otherwise 0.
 
-        Packets follow each other at any distance. Where some have one time, and none is a little later than the one
-        before it, the clock went on in steps, which need not divide anything: 1/1024 s, or one that is slewed.
+        Packets follow each other at any distance. If several have the same time, and none is only a little later than
+        the one before it, the clock advances in steps. These need not be round numbers: 1/1024 s, or a slewed clock.
         """
         is_coarse = self.at_once >= AT_ONCE and LEAST_STEP <= self.least_apart < NEVER
         return min(self.least_apart, LONGEST) if is_coarse else 0
@@ -276,6 +279,6 @@ class Connection:
 
     @property
     def is_one_way(self) -> bool:
-        """Only one side is in the capture: a SYN that nothing came of, or a capture of one direction."""
+        """Only one side is in the capture: an unanswered SYN, or a capture of one direction."""
         one, two = self.halves
         return not one.packets or not two.packets

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 DURATIONS = ("to_ack", "to_response", "total")  # of an exchange (engine.h), in the order of the C side: machine.h
-MOST = 1 << 62  # ns; a total goes no further, whatever a damaged capture says
+MOST = 1 << 62  # ns; limit of a total, whatever a damaged capture contains
 
 
 class Durations:
@@ -14,7 +14,7 @@ class Durations:
 
     Attributes
     ----------
-    counts : how many durations there are, by number of steps
+    counts : the number of durations, by their length in steps
     total : the sum of all durations, ns, MOST at most
     """
 
@@ -56,13 +56,15 @@ def _at_rank(ordered: Iterable[tuple[int, int]], rank: int) -> int:
 
 
 def ms_of(ns: Any) -> Any:
-    """Milliseconds to the nearest microsecond, ties to even, as durations are counted; of a number or column, ns."""
+    """A number or column in ns as milliseconds, rounded to the microsecond (ties to even), as durations are
+    counted.
+    """
     us, rest = ns // 1_000, ns % 1_000
     return (us + ((rest > 500) | ((rest == 500) & (us % 2 == 1)))) / 1e3
 
 
 def rounded(duration: int, step: int) -> int:
-    """A duration in steps, both in the same unit: the nearest number of them, ties to even."""
+    """A duration as the nearest number of steps, ties to even; both in the same unit."""
     steps, rest = divmod(duration, step)
     if 2 * rest < step:
         return steps

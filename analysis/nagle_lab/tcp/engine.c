@@ -18,11 +18,11 @@ typedef struct {
     counted not_decoded;
     int collecting;
     int any_ends;
-    flow only; /* else only segments between its ends are collected */
+    flow only; /* otherwise only segments between its ends are collected */
     int64_t first_frame;
 } engine;
 
-/* The CRC-32 of the sources as they were compiled, from set-up: a library of another day must not be used. */
+/* The CRC-32 of the sources as compiled, given by set-up: a library of other sources must not be used. */
 API int64_t nagle_lab_source(void) { return SOURCE; }
 
 /* How large the structs of engine.h are here, in the order of TABLES, then the interface's and the counters'. */
@@ -60,7 +60,7 @@ API void nagle_lab_new_file(engine *e) { clock_new_file(&e->clock); }
 
 API int64_t nagle_lab_epoch(engine *e) { return e->clock.so_far.epoch; }
 
-/* The frame at which the clock was seen set back, and by how many ns; 0: it was not. */
+/* The frame at which the clock was set back, and by how many ns; 0: it was not. */
 API int64_t nagle_lab_set_back(engine *e, int64_t *by)
 {
     *by = e->clock.so_far.set_back_by;
@@ -130,7 +130,7 @@ API int64_t nagle_lab_finish(engine *e) { return machine_finish(&e->machine); }
 
 /* ------------------------------------------------------------------------------------------------- snapshots */
 
-/* What the clock knows of the interfaces of a file: places from `first` on, and whether something was captured there. */
+/* The clock's state for the interfaces of a file: places from `first` on, and whether each has packets. */
 static int pass_interfaces(clock_state *c, snapshot *s)
 {
     int64_t room = c->room;
@@ -164,7 +164,7 @@ API int64_t nagle_lab_save(engine *e)
     return pass(e, &s) ? -1 : 0;
 }
 
-/* Has a new engine go on where another one was saved; -1 also where that is not all of a snapshot. */
+/* Makes a new engine continue from another one's saved state; -1 also if the snapshot is not complete. */
 API int64_t nagle_lab_restore(engine *e, const uint8_t *bytes, int64_t size)
 {
     snapshot s = {NULL, bytes, size, 0};

@@ -7,11 +7,12 @@
 
 #include <stdint.h>
 
-/* A segment, the ACK of it, and the data that followed: a stall, if the proof says that the ACK was late and released it. */
+/* A segment, its ACK, and the data that followed: a stall, if the proof says that the ACK was late and released it.
+ * */
 typedef struct {
     int64_t connection;
     int64_t trigger_frame;
-    int64_t ack_frame;       /* 0: the capture lacks the ACK, or has it later; the release's timestamp tells of it */
+    int64_t ack_frame;       /* 0: the capture lacks the ACK, or has it later; the release's timestamp shows it */
     int64_t release_frame;
     int64_t at;              /* time of the release */
     int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK; from full ones behind it that it acknowledges */
@@ -26,12 +27,12 @@ typedef struct {
     int32_t exchange;        /* from 0 */
     int32_t trigger_bytes;
     int32_t released_bytes;
-    int32_t beyond_full;     /* how much more than a full segment the ACK acknowledges; 0 see beyond_full in waited.py */
-    int8_t side;             /* that sent trigger and release */
+    int32_t beyond_full;     /* bytes that the ACK acknowledges beyond a full segment; see beyond_full in waited.py */
+    int8_t side;             /* the side that sent trigger and release */
     uint8_t pure;            /* the ACK carried no data */
     int8_t echo;             /* see Echo in events.py */
-    uint8_t announced;       /* the release has no PSH as what ends a write has: its sender announced more (MSG_MORE) */
-    int8_t gap_ended_by;     /* as in the idle_gap that the ACK ended, if it did; so are the next two */
+    uint8_t announced;       /* the release lacks the PSH that ends a write: its sender announced more (MSG_MORE) */
+    int8_t gap_ended_by;     /* as in the idle_gap that the ACK ended, if any; so are the next two */
     uint8_t gap_small;
     uint8_t gap_reply;
     uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */
@@ -51,12 +52,12 @@ typedef struct {
     int32_t released_bytes;
     int8_t side;             /* that sent both */
     int8_t echo;             /* see Echo in events.py */
-    uint8_t pushed;          /* both have PSH, as the end of a write has */
-    uint8_t owed;            /* its sender is a BSD, and owed the ACK in it: what waits leaves with that */
+    uint8_t pushed;          /* both have PSH, which ends a write */
+    uint8_t owed;            /* its sender is a BSD, and owed the ACK in it: waiting data leaves with such an ACK */
     uint32_t release_seq;    /* sequence number */
 } no_wait;
 
-/* How long an end took for the latest segment of its peer; of connections with candidates, some of each kind. */
+/* How long an end took to react to its peer's latest segment: some of each kind, on connections with candidates. */
 typedef struct {
     int64_t connection;
     int32_t ns;
@@ -68,8 +69,8 @@ typedef struct {
 /* A pure ACK that came at least DELAYED after what it acknowledges. */
 typedef struct {
     int64_t connection;
-    int32_t wait;            /* two seconds, if it was longer than the type holds */
-    int32_t side;            /* that sent the ACK */
+    int32_t wait;            /* at most what the type holds, two seconds */
+    int32_t side;            /* the side that sent the ACK */
 } delayed_ack;
 
 /* Nothing was on the wire for IDLE or longer, on a connection that had sent data. */
@@ -102,7 +103,7 @@ typedef struct {
     int64_t segments[2];     /* the same, packets made by segmentation offload counted in parts */
     int64_t payload[2];
     int64_t wire[2];
-    int64_t fastest_ack[2];  /* shortest from a segment of the peer to this side's ACK of it; -1 none */
+    int64_t fastest_ack[2];  /* shortest time from a segment of the peer to this side's ACK of it; -1 none */
     int64_t handshake;       /* from a SYN sent once to its sender's first ACK, if its answer came in between; -1 not captured */
     int64_t syn[2];          /* sequence number; -1 not captured */
     int64_t next_seq[2];     /* sequence number behind the last one captured; -1 none */
@@ -110,14 +111,14 @@ typedef struct {
     int64_t tsval_clock[2];  /* TSval less the time in ms, modulo 2**32, of the segment least long under way; -1 none */
     int64_t first_not_held[2]; /* frame of the first in not_held; 0 none */
     int64_t held;            /* how long data waited for delayed ACKs; filled in by the diagnosis */
-    int64_t round_trips;     /* how long it waited for others; likewise */
+    int64_t round_trips;     /* how long data waited for other ACKs; likewise */
     int32_t not_held[2];     /* small segments sent behind unacknowledged small ones */
     int32_t fin_acks[2];     /* pure ACKs of bare FINs */
     int32_t program[2];      /* at each end, where there are candidates: its address, with its port where it is the
                                 server; from 0, else -1 */
     int32_t data_segments[2];
-    int32_t lost[2];         /* of these, after data that is not in the capture */
-    int32_t swapped[2];      /* of these, captured after their acknowledgement */
+    int32_t lost[2];         /* of these, those after data that is not in the capture */
+    int32_t swapped[2];      /* of these, those captured after their acknowledgement */
     int32_t full_waits[2];   /* full segments that waited for an ACK: the congestion window was full */
     int32_t beside_unacked[2]; /* data segments sent while another was unacknowledged: that window holds more than one */
     int32_t full_segment[2]; /* payload of one, by the peer's MSS or learned; 0 not known */
@@ -127,17 +128,17 @@ typedef struct {
     int32_t open_exchange;   /* number of an exchange without an answer; -1 none */
     int32_t stalls;          /* from here on filled in by the diagnosis; the engine writes 0, and -1 for `…_stalled` */
     int32_t stalled_exchanges; /* exchanges with a stall */
-    int32_t unresolved;      /* candidates of which it cannot be told */
+    int32_t unresolved;      /* candidates that cannot be decided */
     int32_t first_stalled;   /* number of the first exchange with one; -1 none */
     int32_t last_stalled;
     int32_t delayed_acks[2];
     int32_t acks_before_timer[2]; /* of these, sent sooner than a delayed-ACK timer fires */
     int32_t stale_echoes[2]; /* ACKs whose timestamp is older than the one segment they acknowledge */
-    int32_t followed;        /* data that followed the pure ACK of data, within SHORT of that; the diagnosis adds later ones */
+    int32_t followed;        /* data within SHORT after the pure ACK of data; the diagnosis adds later ones */
     uint16_t port[2];
     uint8_t address[32];     /* of side 0, then of side 1 */
-    uint8_t answers_as[16];  /* the address that segments of side 1 carry where it is not their own: this host translates */
-    int32_t answers_as_port; /* and their port; both 0 else */
+    uint8_t answers_as[16];  /* the address in segments of side 1 if it is not its own: this host translates */
+    int32_t answers_as_port; /* and their port; otherwise both 0 */
     int32_t unused;
     int8_t client;           /* its side */
     uint8_t syns;            /* both are in the capture */
@@ -146,7 +147,7 @@ typedef struct {
                                 one that nobody asked for */
     uint8_t kernel[2];       /* what the SYN of each side looks like; see Kernel in segment.py */
     uint8_t timestamp_step[2];   /* of its timestamps, ms: see timestamp_step in learned.py; 0 not known */
-    int32_t clock_step;      /* of the clock that stamped it, where packets show that it is coarse, whatever it divides; else 0 */
+    int32_t clock_step;      /* of the clock that stamped it, if packets show that it is coarse; otherwise 0 */
 } connection;
 
 /* What an engine has counted so far. */

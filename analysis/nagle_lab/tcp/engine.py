@@ -13,7 +13,7 @@ class EngineTotals(NamedTuple):
 
     connections: int
     segments: int  # copies included
-    copies: int  # left out: the same packet, captured on another interface
+    copies: int  # left out: a packet captured before, on another interface
     first_ts: int | None  # of the first segment, ns; None before there is one
     last_ts: int
     resolution: int  # of the clock that stamped the segments, ns
@@ -37,7 +37,7 @@ class Engine(records.RecordTaker, Protocol):
         """Move rows that are complete into the tables. Raises NagleLabError where TMPDIR is full."""
 
     def finish(self) -> None:
-        """The capture is over, and so is every connection: move all rows into the tables."""
+        """End the capture and every connection: move all rows into the tables."""
 
     @property
     def connections(self) -> int:
@@ -48,10 +48,12 @@ class Engine(records.RecordTaker, Protocol):
 
     @property
     def build(self) -> str:
-        """Of which sources and for which machine the engine is: a snapshot is for engines of the same build only."""
+        """The sources and the machine the engine is built for: only engines of the same build can restore a
+        snapshot.
+        """
 
     def save(self) -> bytes:
-        """All that is known between two files of a capture, but the rows: these are in the tables then."""
+        """The whole state between two files of a capture, except the rows, which are in the tables by then."""
 
     def restore(self, saved: bytes) -> None:
         """Go on where another engine was saved; call it on a new one, before any record.

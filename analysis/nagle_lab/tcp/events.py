@@ -4,19 +4,20 @@ from enum import IntEnum
 
 US, MS = 1_000, 1_000_000  # ns
 
-# A candidate is `ahead` by so much where its release has no timestamps; OPTIONS_CUT where the capture cut them off.
+# `ahead` of a candidate whose release has no timestamps; it is OPTIONS_CUT if the capture cut them off.
 NO_TIMESTAMPS = -1
 
-# A pure ACK is counted as delayed from here on; the proof has bounds of its own (diagnosis/proof/late_acks.py).
-# The timer of Linux takes 40 ms at least (TCP_DELACK_MIN = HZ/25); half of it tells it from network and scheduling.
+# From this delay on a pure ACK counts as delayed; the proof has its own bounds (diagnosis/proof/late_acks.py).
+# The timer of Linux takes at least 40 ms (TCP_DELACK_MIN = HZ/25); half of that separates it from network and
+# scheduling.
 DELAYED = 20 * MS
-IDLE = DELAYED  # from here on a connection without packets has an idle gap
+IDLE = DELAYED  # a connection without packets for so long has an idle gap
 
 # When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
-# Linux not sooner than this (TCP_RTO_MIN). What is sent so late behind a segment does not show that Nagle is off.
+# Linux not sooner than this (TCP_RTO_MIN). Data sent so late behind a segment does not show that Nagle is off.
 PROBE = 200 * MS
 
-# Rows of reactions of one kind leave for a connection until both its programs, and the peers of both, have so many.
+# Reactions of one kind are added for a connection until both its programs, and the peers of both, have so many rows.
 MOST_SAMPLES = 1 << 12
 
 
@@ -27,7 +28,7 @@ class EndedBy(IntEnum):
     ANSWER = 1  # data, after data of the other side
     CONTINUATION = 2  # data, after data of the same side
     RETRANSMISSION = 3
-    WINDOW = 4  # a window that was closed or full opened
+    WINDOW = 4  # the opening of a window that was closed or full
     OTHER = 5
     READING = 6  # a pure ACK of more than a full segment: sent at once when the program reads that much
 
@@ -35,11 +36,11 @@ class EndedBy(IntEnum):
 class Reaction(IntEnum):
     """What an end reacted with, to the latest segment of its peer."""
 
-    HANDSHAKE = 0  # with its SYN or the ACK of one: its kernel did
-    ACK = 1  # with a pure ACK: its kernel did, at once or when the delayed-ACK timer fired
-    DATA = 2  # its program did
-    RELEASE = 3  # with more data, to the ACK of its data; within SHORT of that data
-    NO_NEW_ACK = 4  # with data, to data that acknowledged nothing new: that let nothing go
+    HANDSHAKE = 0  # with its SYN or the ACK of one: the kernel reacted
+    ACK = 1  # with a pure ACK: the kernel reacted, at once or when the delayed-ACK timer fired
+    DATA = 2  # the program reacted
+    RELEASE = 3  # with more data, to the ACK of its data, within SHORT of that data
+    NO_NEW_ACK = 4  # with data, to data that acknowledged nothing new, so it released nothing
 
 
 class Echo(IntEnum):

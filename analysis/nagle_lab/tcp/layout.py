@@ -21,9 +21,9 @@ _FIELD = re.compile(r"^ +(\w+) (\w+)(?:\[(\d+)\])?;", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Layout:
-    """One struct: its fields in order, each with its code as in :mod:`struct` and how many of it there are.
+    """One struct: its fields in order, each with its code as in :mod:`struct` and its count.
 
-    A field of one number per side is two columns, ``(name, 0)`` and ``(name, 1)``; bytes are one.
+    A field with one number per side is two columns, ``(name, 0)`` and ``(name, 1)``; a string of bytes is one.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Layout:
         return {name: place for place, name in enumerate(self.places)}
 
     def row(self, **values: Any) -> list[Any]:
-        """An unpacked row of these fields, a pair for one number per side; those not named are 0.
+        """An unpacked row of these fields, given as a pair if there is one number per side; fields not named are 0.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class Layout:
 
     @cached_property
     def zeros(self) -> dict[str, Any]:
-        """The value of each field in a row where all are 0."""
+        """The values of a row in which every field is 0."""
         return {name: 0 if count == 1 or is_bytes(code, count) else [0] * count for name, code, count in self.fields}
 
     @cached_property
@@ -81,7 +81,7 @@ class Layout:
 
 
 def is_bytes(code: str, count: int) -> bool:
-    """Whether a field of so many of that code is a string of bytes, not a number for each side."""
+    """Whether a field with that code and count is a string of bytes, not one number per side."""
     return code == "B" and count > 2
 
 
@@ -91,7 +91,7 @@ def read_layout(name: str, headers: str) -> Layout:
     Raises
     ------
     ValueError
-        There is no such struct, a field of it is not of that form, or it needs padding.
+        There is no such struct, one of its fields is not of that form, or it needs padding.
     """
     before, is_there, _ = headers.partition(f"\n}} {name};")
     body = before.rpartition("typedef struct {\n")[2] if is_there else ""

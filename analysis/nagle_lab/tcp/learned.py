@@ -1,4 +1,4 @@
-"""What segments teach of the end that sent them: copies, holes, its full segment, clock and reactions.
+"""What segments show about the end that sent them: copies, holes, its full segment, clock and reactions.
 
 In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; connection.h is the C twin of this, too.
 """
@@ -21,20 +21,20 @@ from nagle_lab.tcp.connection import (
 from nagle_lab.tcp.events import MS, US, Reaction
 
 TIMESTAMPS_OPTION = 12  # bytes, with its padding
-LEAST_LIFE = 100 * MS  # of timestamps that tell how long a unit of them is
+LEAST_LIFE = 100 * MS  # time between timestamps from which their unit can be learned
 MOST_TIMESTAMP_STEP = 255  # ms, as a row has it
-LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing of a full one
+LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing about a full one
 
-# The same packet captured again, by another interface of one host, comes this much later at most; where neither IP
-# identification nor a timestamp tells it from a retransmission, so soon that this is none.
+# A packet captured again, on another interface of the same host, comes at most this much later. Where neither the IP
+# identification nor a timestamp distinguishes it from a retransmission, it must come too soon to be one.
 COPY, SURELY_COPY = 5 * MS, MS // 5
-SAME_PLACE = 30 * US  # and by less it may be at the same place
-RECENT = 4  # segments of a half-connection that the next may be a copy of
-SAMPLES = 8  # reactions of each kind that are kept of a half-connection: so many first ones, and the latest
+SAME_PLACE = 30 * US  # a smaller distance may be the same capture point
+RECENT = 4  # segments of a half-connection of which the next may be a copy
+SAMPLES = 8  # of each kind of reaction of a half-connection so many first ones are kept, and the latest
 
 
 def unwrapped(wire: int, near: int) -> int:
-    """A sequence number without wrap: ``wire`` modulo 2**32, and closest to ``near`` (RFC 9293 §3.4)."""
+    """The unwrapped sequence number that is ``wire`` modulo 2**32 and closest to ``near`` (RFC 9293 §3.4)."""
     ahead = (wire - near) & 0xFFFFFFFF
     return near + ahead if ahead < 0x80000000 else near + ahead - 0x100000000
 
@@ -59,10 +59,11 @@ def remember(x: Half, s: Segment) -> None:
 def note_copy(x: Half, s: Segment) -> None:
     """Note that the newest packet of ``x`` was captured again (``s``), if its peer has not reacted to it yet.
 
-    Each capture point on its way is nearer to its receiver than the one before. So where both ends of a connection
-    are captured, an end's reaction is the time from the last copy of what it got to the first one of what it sends.
-    But it counts as arrived SAME_PLACE before its last copy: by so much that may be late at one capture point, as
-    behind a mirror port that sends all twice; and a kernel's limits, where all is captured twice, allow for that.
+    Each capture point on a packet's way is nearer to the receiver than the one before. So where both ends of a
+    connection are captured, an end's reaction is the time from the last copy of the packet it received to the first
+    copy of the packet it sends. But a packet counts as arrived SAME_PLACE before its last copy, because a copy at the
+    same capture point may be that late, as with a mirror port that sends everything twice. The limits for a kernel's
+    reaction allow for this where everything is captured twice.
     """
     newest, connection = x.recent[(x.packets - 1) % RECENT], x.connection
     is_newest = (s.seq, s.ack, s.length, s.ip_id) == (newest.seq, newest.ack, newest.length, newest.ip_id)
@@ -73,9 +74,9 @@ def note_copy(x: Half, s: Segment) -> None:
 def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
     """Whether ``s`` is the packet ``before``, captured once more.
 
-    IPv4 identification tells. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of capture COPY
-    apart at most, or SURELY_COPY without timestamps; pure ACKs may be repeated, so they count as copies only where
-    data is ``copied``.
+    The IPv4 identification decides. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of
+    capture at most COPY apart, or SURELY_COPY without timestamps. Pure ACKs may be repeated, so they count as copies
+    only if data is ``copied``.
     """
     if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
         return False
@@ -88,7 +89,7 @@ def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
 
 
 def leaves_ids_zero(x: Half) -> bool:
-    """Whether the latest packets of ``x`` are of IPv4 and all have the identification 0.
+    """Whether the latest packets of ``x`` are IPv4 and all have the identification 0.
 
     RFC 6864 allows that, and macOS does it; Linux counts them (ip_select_ident).
     """
@@ -98,7 +99,7 @@ def leaves_ids_zero(x: Half) -> bool:
 def acknowledged(x: Half, s: Segment) -> int:
     """The acknowledgement number of segment ``s`` of ``x``, without wrap.
 
-    If nothing of the peer has been seen yet, the peer's numbers begin there.
+    If the peer has not been seen yet, its numbers begin there.
     """
     y = x.peer
     if y.seq < 0:
@@ -111,7 +112,7 @@ def learn_syn(x: Half, s: Segment) -> None:
     connection = x.connection
     if not s.flags & (ACK | RST):
         if x.side == 0 and connection.packets:
-            connection.syn_ts = -1  # sent again: the handshake takes a retransmission timeout
+            connection.syn_ts = -1  # sent again: the handshake includes a retransmission timeout
         connection.syn = s.seq
     x.syn, x.syn_window, x.mss, x.scale, x.timestamps = s.seq, s.window, s.mss, s.wscale, bool(s.timestamps)
     x.kernel, x.syn_ttl = s.kernel, s.ttl
@@ -126,7 +127,7 @@ def learn_syn(x: Half, s: Segment) -> None:
 def window_shift(x: Half, scales: tuple[int, int]) -> int:
     """The window scale of ``x``: used only when both ends offered the option (RFC 7323 §2.3).
 
-    A SYN/ACK offers only what its SYN did. LARGEST_SCALE where the capture lacks the SYN that says it, or the option.
+    A SYN/ACK offers only what its SYN offered. LARGEST_SCALE if the capture lacks that SYN or its options.
     """
     if min(scales) < -1:
         return LARGEST_SCALE
@@ -139,10 +140,11 @@ def window_shift(x: Half, scales: tuple[int, int]) -> int:
 
 
 def learn_full_size_by_mss(connection: Connection) -> None:
-    """Set how large a full segment is by the MSS in the SYNs, bytes of payload.
+    """Set the size of a full segment, in bytes of payload, by the MSS in the SYNs.
 
-    ``Connection.least_full_segment`` of both ends, ``Half.full_size_by_mss`` of each by what its peer announced less
-    the options in use (RFC 6691), and ``Half.surely_small_below``, below which a segment surely is not full.
+    Sets ``Connection.least_full_segment`` of both ends; for each end ``Half.full_size_by_mss``, the MSS that its peer
+    announced less the options in use (RFC 6691); and ``Half.surely_small_below``, below which a segment surely is not
+    full.
     """
     one, two = connection.halves
     options = TIMESTAMPS_OPTION * (one.timestamps and two.timestamps)
@@ -159,8 +161,8 @@ def learn_full_size_by_mss(connection: Connection) -> None:
 def learn_full_size_by_data(x: Half, s: Segment) -> None:
     """Learn how large a full segment of ``x`` is from new data ``s``: a length sent twice in a row without PSH.
 
-    A path MTU and options that the handshake does not show make it less than the MSS says. Nothing is learned from
-    what is full only until the window grows. If ``x`` never sets PSH (ns-3), only what it sends while other data is
+    A path MTU, and options that the handshake does not show, make it less than the MSS says. Segments that are full
+    only until the window grows are not used. If ``x`` never sets PSH (ns-3), only what it sends while other data is
     unacknowledged counts.
     """
     length = s.length
@@ -180,18 +182,20 @@ def learn_full_size_by_data(x: Half, s: Segment) -> None:
 
 
 def is_half_of_window(x: Half, length: int) -> bool:
-    """Whether a segment of ``x`` is half of the peer's window or more: full, if that was the largest so far.
+    """Whether a segment of ``x`` has at least half of the peer's window: it is full if that window was the largest so
+    far.
 
-    Linux sends no more at once, unless the window has less than 536 bytes (tcp_bound_to_half_wnd).
+    Linux sends no larger segment, unless the window has less than 536 bytes (tcp_bound_to_half_wnd).
     """
     return x.peer.rcv_nxt >= 0 and 2 * length >= x.peer.rcv_wnd
 
 
 def note_hole(x: Half, start: int) -> None:
-    """Count data of ``x`` that follows a hole, data that is not in the capture; or take that back, if this fills it.
+    """Count data of ``x`` that follows a hole (data missing in the capture); or undo that, if this data fills the
+    hole.
 
-    A hole is filled by data at its ``start`` that the peer has not acknowledged: then the path lost or reordered it,
-    not the capture.
+    Data at the hole's ``start`` that the peer has not acknowledged fills it: then the path lost or reordered the
+    data, not the capture.
     """
     if x.seq >= 0 and start > x.snd_nxt:
         x.lost += 1
@@ -218,15 +222,16 @@ def is_after(one: int, other: int) -> bool:
 
 
 def clock_of(tsval: int, ts: int) -> int:
-    """A TSval less the time when it was captured, ms, modulo 2**32: the greater, the shorter it was under way."""
+    """A TSval less its time of capture, ms, modulo 2**32: the greater, the shorter the segment was under way."""
     return (tsval - ts // MS) & 0xFFFFFFFF
 
 
 def learn_timestamps(x: Half, s: Segment) -> None:
     """Note the timestamp of a segment of ``x``, and how far TSecr is ahead of TSval at its fastest (RFC 7323).
 
-    That is the least time from the peer's segment to this one, by the ends' clocks, plus how far these are apart.
-    And how far its clock is ahead of the capture's, by the segment that was least long under way.
+    That is the least time from the peer's segment to this one by the ends' clocks, plus the difference of these
+    clocks. Also notes how far its clock is ahead of the capture's, by the segment that was under way for the shortest
+    time.
     """
     if x.timestamp_step != 1 and x.tsval >= 0:
         x.timestamp_step = gcd(x.timestamp_step, s.tsval - x.tsval)
@@ -242,24 +247,25 @@ def learn_timestamps(x: Half, s: Segment) -> None:
 
 
 def timestamp_step(x: Half) -> int:
-    """How far apart the timestamps of ``x`` are at least, ms: what they differ by, and how long a unit of them takes.
+    """The least distance between timestamps of ``x``, ms: by their differences, and by how long a unit of them takes.
 
     RFC 7323 §5.4 allows units of 1 ms to 1 s: 4 or 10 in Linux before 4.13, 100 in Windows XP, 500 in NetBSD of 2016.
-    0 where nothing is known; MOST_TIMESTAMP_STEP at most, and of shorter units (Linux 6.7: tcp_usec_ts).
+    0 if nothing is known; at most MOST_TIMESTAMP_STEP, which is also the value for shorter units (Linux 6.7:
+    tcp_usec_ts).
     """
     life, moved = x.last_ts - x.first_tsval_ts, (x.tsval - x.first_tsval) & 0xFFFFFFFF
     step = x.timestamp_step
     if x.tsval >= 0 and life >= LEAST_LIFE:
-        is_shorter = 2 * (life // MS + 1) < moved < 1 << 31  # what is more came out of order
+        is_shorter = 2 * (life // MS + 1) < moved < 1 << 31  # a larger difference came out of order
         step = MOST_TIMESTAMP_STEP if is_shorter else max(step, life // MS // (moved + 1))
     return min(step, MOST_TIMESTAMP_STEP)
 
 
 def forget_syn_proxy(x: Half, s: Segment) -> None:
-    """Forget how soon ``x`` answered in the handshake if its first data ``s`` has another TTL than its SYN had.
+    """Forget how soon ``x`` answered in the handshake if its first data ``s`` has another TTL than its SYN.
 
-    Then a SYN proxy answered, which is nearer than ``x``, or further away (a middlebox that protects from SYN floods:
-    RFC 4987 §3.8). TTLs may be forged, but two that differ are of two senders, or of two paths.
+    Then a SYN proxy answered, which is nearer or further away than ``x`` (a middlebox that protects from SYN floods:
+    RFC 4987 §3.8). TTLs may be forged, but different TTLs mean two senders or two paths.
     """
     if not x.data_segments and x.syn_ttl and s.ttl != x.syn_ttl:
         x.fastest_ack = NEVER

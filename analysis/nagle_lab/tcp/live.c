@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { BLOCK = 1 << 10 };
-/* Of a slot: its connection is found there by the ends that answers_as gives it. */
+/* A slot's mark: its connection is found there by the ends that answers_as gives it. */
 static const uint32_t AS_ANSWERS = (uint32_t)1 << 31;
 
 flow *live_at(const live *l, uint32_t place) { return &l->blocks[place / BLOCK][place % BLOCK]; }
@@ -123,7 +123,7 @@ static void remove_slot(live *l, uint32_t slot)
     while (l->slots[at] != slot)
         at = (at + 1) & mask;
     uint64_t hole = at;
-    for (;;) { /* what follows moves up, unless it is before its own place then */
+    for (;;) { /* later entries move up, unless that puts them before their own place */
         l->slots[hole] = 0;
         do {
             at = (at + 1) & mask;
@@ -152,7 +152,7 @@ static void find_as_answers_no_more(live *l, flow *f)
     f->is_found_there = 0;
 }
 
-/* The connection that is found by the ends of this one, in either direction, though they are not its own; or NULL. */
+/* A connection found by the ends of this one, in either direction, although they are not its own; or NULL. */
 static flow *found_by_ends_of(const live *l, const flow *f)
 {
     uint64_t mask = (uint64_t)l->n_slots - 1, at = hash_flow(f) & mask;

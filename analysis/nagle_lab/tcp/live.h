@@ -28,9 +28,9 @@ flow *live_find(const live *l, const segment *s, int *side);
 flow *live_new(live *l);
 /* Makes it the newest of the live ones, found by its ends from now on. */
 void live_list(live *l, flow *f);
-/* From now on segments with the addresses and ports of this SYN-ACK are of its side 1; -1: memory ran out. */
+/* From now on segments with this SYN-ACK's addresses and ports belong to its side 1; -1: memory ran out. */
 int live_answers_as(live *l, flow *f, const segment *s);
-/* It is live no more; it may be read until the next is new. */
+/* It is no longer live; it can be read until the next new one. */
 void live_remove(live *l, flow *f);
 int live_pass(live *l, snapshot *s);
 

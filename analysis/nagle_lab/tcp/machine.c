@@ -1,4 +1,4 @@
-/* The TCP machine: the twin of machine.py and waited.py, function for function: see there for what each does. */
+/* The TCP machine: the twin of machine.py and waited.py, rule for rule; see there for what each does. */
 #include "machine.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 enum { HEADERS = 66, MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15, ASKING = 128 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
-enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; else OPTIONS_CUT, which is `wscale` then */
+enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; or OPTIONS_CUT, then also the value of `wscale` */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000, INITIAL_WINDOW = 10;
 static const int64_t DELAYED = 20000000, IDLE = 20000000, PROBE = 200000000;
 
@@ -25,7 +25,7 @@ static int count_duration(machine *m, int which, int64_t ns)
     return counted_add(&m->durations[which], steps, 1);
 }
 
-/* Whether it has request and answer; -1 where memory ran out. */
+/* Returns whether it has request and answer; -1 if memory ran out. */
 static int end_exchange(machine *m, flow *f)
 {
     int64_t request_began = f->request[0], request_ended = f->request[1], acked = f->request_acked;
@@ -540,7 +540,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
-    int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends what waits with any ACK that it owes */
+    int is_owed = x->kernel == BSD && ack > y->snd_una; /* BSD sends waiting data with any ACK that it owes */
     if (!learn_by_new_data(f, side, s, start, is_owed))
         return 0;
     int is_acked = y->pure_ack.number > before->number && had_received_no_data(y, ack, &y->pure_ack);
@@ -780,7 +780,7 @@ int machine_finish(machine *m)
 
 /* ------------------------------------------------------------------------------------------------- snapshots */
 
-/* Machine.state: all but the rows that wait to be taken; a machine that reads it is new. */
+/* Machine.state: everything except the rows that wait to be taken; only a new machine reads it. */
 int machine_pass(machine *m, snapshot *s)
 {
     if (snapshot_pass(s, &m->counters, sizeof m->counters) || snapshot_pass(s, &m->until_sweep, sizeof m->until_sweep) ||

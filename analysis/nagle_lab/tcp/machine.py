@@ -3,12 +3,12 @@
 What an end of a connection has sent and had acknowledged, as far as the capture shows, decides what the next segment
 means: an answer to an earlier one, the end of an idle gap, data that follows an ACK (a *candidate*:
 :meth:`Machine._new_data`). Nothing is judged here: whether the ACK was late, and caused what followed, is for the
-proof (:mod:`nagle_lab.diagnosis.proof`). :meth:`Machine.follow` takes segments, and what it finds out leaves at once
-as rows of the tables that engine.h declares; a connection's own row leaves when it is over. machine.c does the same,
-to the last bit. Throughout, ``x`` is the end that sends, ``y`` its peer, and ``s`` the segment.
+proof (:mod:`nagle_lab.diagnosis.proof`). :meth:`Machine.follow` takes segments, and its findings leave at once as
+rows of the tables that engine.h declares; the row of a connection leaves when the connection is over. machine.c does
+the same, to the last bit. Throughout, ``x`` is the end that sends, ``y`` its peer, and ``s`` the segment.
 """
 
-# ruff: noqa: PLR1730  (comparisons where max() would do: in Python 3.11 a call takes as long as many of them)
+# ruff: noqa: PLR1730  (comparisons instead of max(): in Python 3.11 a call takes as long as many comparisons)
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -72,23 +72,24 @@ from nagle_lab.tcp.waited import (
 )
 
 CONTROL = SYN | FIN | RST
-# By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
+# As plain names: looking up a member of an enumeration takes as long as the rest of a line.
 HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 
 NO_GAP = BY_ACKNOWLEDGEMENT, False, False  # of an acknowledgement that ended no idle gap
 
-# A piggybacked ACK may have released what follows it within this and a round trip; what comes later is an answer.
+# A piggybacked ACK may have released data that follows it within this time plus a round trip; later data is an
+# answer.
 PIGGYBACKED_RELEASE = 1 * MS
 
-# Memory: every SWEEP segments connections that are over are let go; beyond MANY live ones, closed ones and unanswered
-# SYNs (a flood) go early, and what is seen of one side only, the oldest first.
+# Memory: every SWEEP segments connections that are over are dropped. Beyond MANY live ones, closed ones and
+# unanswered SYNs (a flood) are dropped early, and so are connections seen from one side only, the oldest first.
 SWEEP = 1 << 15
 MANY = 1 << 15
 
-SURELY = 2  # connections: what a handshake counts for a port, which is a server's
-ASKING = 128  # connections, the latest: one of them may be what a SYN-ACK from another address answers
-REMEMBERED = 128  # segments, of all connections, that are remembered as possible cause of what a host sends next
+SURELY = 2  # a handshake counts as so many connections for the port of its server
+ASKING = 128  # a SYN-ACK from another address may answer one of so many latest connections
+REMEMBERED = 128  # latest segments of all connections, kept as possible causes of what a host sends next
 
 
 class Machine:
@@ -97,12 +98,12 @@ class Machine:
     Attributes
     ----------
     tables : the rows that have left so far
-    connections : how many there have been
+    connections : how many there have been so far
     segments : how many were followed, copies included
     copies : how many of them were left out: the same packet, captured on another interface
     first_ts, last_ts : times of the first and the last segment, ns; None and 0 before there is one
-    resolution : of the clock that stamped the segments, ns: the greatest common divisor of their distances
-    durations : of all answered exchanges, by the names of the fields of ``exchange``
+    resolution : of the clock that stamped the segments, ns: the greatest common divisor of the times between them
+    durations : those of all answered exchanges, by the names of the fields of ``exchange``
     """
 
     def __init__(self, *, exchanges: bool = True, in_place: bool = True) -> None:
@@ -116,8 +117,8 @@ class Machine:
         self._halves: dict[tuple[bytes, int, bytes, int], Half] = {}
         self._live: dict[int, Connection] = {}
         self._programs: dict[tuple[bytes, int], int] = {}  # by address, and port where it is the server
-        # By port: how many connections have it, and the first; where ports do not tell the server. Not by address:
-        # a client may use one port for two servers of a mesh, each of which has one connection.
+        # By port: how many connections have it, and the first of them; used where ports do not show the server. Not
+        # by address: a client may use one port for two servers of a mesh, each with one connection.
         self._ends: dict[int, tuple[int, int]] = {}
         self._own_samples: Counter[tuple[int, int]] = Counter()  # rows of reactions, of each program and kind,
         self._peer_samples: Counter[tuple[int, int]] = Counter()  # and of its peers
@@ -158,7 +159,7 @@ class Machine:
         self.resolution, self.last_ts = resolution, segments[-1].ts
 
     def finish(self) -> None:
-        """The capture is over: add the row of every connection that is not."""
+        """End the capture: add the row of every connection that is still open."""
         for connection in self._live.values():
             self._close(connection)
         self._live.clear()
@@ -166,7 +167,7 @@ class Machine:
 
     @property
     def state(self) -> dict[str, object]:
-        """All that is known but the rows, by attribute; a new machine that is given it goes on from here."""
+        """The whole state without the rows, by attribute; a new machine that is given it continues from here."""
         return {name: value for name, value in vars(self).items() if name not in ("tables", "_list_exchanges")}
 
     # One segment ------------------------------------------------------------------------------------
@@ -219,9 +220,9 @@ class Machine:
     def _acknowledge(
         self, x: Half, s: Segment, ack: int, idle: int, gap: tuple[EndedBy, bool, bool], start: int
     ) -> None:
-        """Note that ``x`` acknowledges up to ``ack``, a number without wrap, ``idle`` ns after the last packet.
+        """Note that ``x`` acknowledges up to ``ack``, an unwrapped number, ``idle`` ns after the last packet.
 
-        ``gap`` is what ended it, whether that was small, and whether it is a reply, where it is an idle gap.
+        If that is an idle gap, ``gap`` says what ended it, whether that was small, and whether it is a reply.
         """
         y, connection, flags = x.peer, x.connection, s.flags
         is_pure = not (s.length or flags & CONTROL)
@@ -253,7 +254,7 @@ class Machine:
             else:
                 x.data_ack = this
         if connection.syn_ts >= 0 and x.side == 0 and not flags & SYN:
-            if y.syn >= 0:  # else its answer is not captured, or later: by another clock
+            if y.syn >= 0:  # otherwise its answer is not captured, or only later, by another clock
                 connection.handshake = s.ts - connection.syn_ts
             connection.syn_ts = -1
         x.rcv_nxt = ack
@@ -308,18 +309,19 @@ class Machine:
     # Candidates -------------------------------------------------------------------------------------
 
     def _new_data(self, x: Half, s: Segment, start: int, ack: int, exchange: int) -> None:
-        """Decide what new data of ``x`` had waited for, and add its row if it may be a candidate.
+        """Decide what new data of ``x`` had waited for, and add a row if it may be a candidate.
 
-        The trigger is the data segment ``before`` it, or the small one before full ones; the new data was sent
+        The trigger is the data segment ``before`` it, or the small one before full ones. The new data was sent in one
+        of these ways:
 
-        - less than SHORT after the trigger, or as a full segment that waited: only counted;
-        - in answer to data that is not captured yet: nothing;
-        - after a pure ACK of the trigger (``candidate``), and of the peer's data since then none had arrived;
+        - less than SHORT after the trigger, or as a full segment that waited: it is only counted;
+        - in answer to data that is not captured yet: no row;
+        - after a pure ACK of the trigger (``candidate``), since which no data of the peer had arrived;
         - after data that acknowledged the trigger (a piggybacked ACK);
         - while the trigger was unacknowledged: it waited for nothing (``no_wait``), or its ACK is not captured.
 
-        Where it acknowledges more (up to ``ack``) than ``x`` did before, it may have been held until then, too: BSD
-        sends whatever waits with every ACK that it owes (tcp_output, TF_ACKNOW).
+        If it acknowledges more (up to ``ack``) than ``x`` did before, it may have been held until then, too: BSD
+        sends waiting data with every ACK that it owes (tcp_output, TF_ACKNOW).
         """
         y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.peer.snd_una
         if not self._learn_by_new_data(x, s, start, is_owed=is_owed):
@@ -329,7 +331,7 @@ class Machine:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
                 keep_sample(x, RELEASE, s.ts - y.arrival_of(y.pure_ack))
         elif x.full_size_by_mss and s.length >= x.full_size_by_mss:
-            # What follows the peer's data is an answer to that.
+            # Data that follows the peer's data answers it.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
         elif y.snd_nxt < ack:
             return  # an answer to data that the capture lacks, or has only later
@@ -345,8 +347,8 @@ class Machine:
             self._after_data(x, s, before, exchange)
 
     def _learn_by_new_data(self, x: Half, s: Segment, start: int, *, is_owed: bool) -> bool:
-        """Learn what new data of ``x`` shows by itself. Returns whether it follows data of ``x`` that shows when it
-        left: sent once, and next in sequence.
+        """Learn what new data of ``x`` shows by itself. Returns whether the data of ``x`` before it has a known time
+        of departure: it was sent once, and is next in sequence.
         """
         before = x.data
         forget_syn_proxy(x, s)
@@ -363,7 +365,9 @@ class Machine:
         return not (before.flags | s.flags) & CONTROL
 
     def _after_data(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
-        """Add a candidate if data of the peer came last and acknowledged all: its ACK was piggybacked."""
+        """Add a candidate if the last packet was data of the peer that acknowledged everything: its ACK was
+        piggybacked.
+        """
         y = x.peer
         if y.data_ack.number > before.number and s.ts - y.data_ack.ts < PIGGYBACKED_RELEASE + x.round_trip:
             if is_released_by(x, before, y.data_ack, s):
@@ -379,7 +383,9 @@ class Machine:
             self._add_no_wait(x, s, before, is_owed=is_owed)
 
     def _add_candidate_without_ack(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
-        """Add a candidate whose ACK the capture lacks, or has only later: the new data's timestamp echoes that."""
+        """Add a candidate whose ACK the capture lacks, or has only later, but the new data's timestamp echoes that
+        ACK.
+        """
         x.connection.needs_programs = True
         self.tables.candidate.add_named(
             connection=x.connection.number,
@@ -405,7 +411,7 @@ class Machine:
     def _add_no_wait(self, x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
         """Add a ``no_wait`` row: the data before it is not acknowledged.
 
-        Nothing if it may be a loss probe, or one of the two may be full for the window.
+        No row if it may be a loss probe, or if one of the two segments may be full because of the window.
         """
         x.connection.needs_programs = True
         if s.ts - before.ts >= PROBE or is_half_of_window(x, max(before.length, s.length)):
@@ -427,7 +433,7 @@ class Machine:
         self, x: Half, s: Segment, trigger: Sent, ack: Acknowledgement, *, is_pure: bool, exchange: int
     ) -> None:
         """Add a candidate: new data of ``x`` that ``ack`` may have released (:func:`is_released_by`)."""
-        # Where both ends are captured, from the trigger's arrival on: as other reactions of the peer are measured.
+        # Where both ends are captured, measured from the trigger's arrival, as other reactions of the peer are.
         since_full, sent, acked = -1, x.arrival_of(trigger), x.peer.arrival_of(ack)
         if x.data.number != trigger.number:
             since_full = min(max(s.ts - x.data.ts, 0), LONGEST)
@@ -449,7 +455,7 @@ class Machine:
             trigger_to_ack=ack.ts - sent,
             ack_to_release=s.ts - acked,
             gap=ack.gap,
-            # Without timestamps NO_TIMESTAMPS, or OPTIONS_CUT, which the window scale is then, too
+            # Without timestamps NO_TIMESTAMPS; or OPTIONS_CUT, then also the value of the window scale
             ahead=(s.tsecr - s.tsval) & 0xFFFFFFFF if s.timestamps else min(s.wscale, NO_TIMESTAMPS),
             under_way=time_under_way(trigger, ack),
             since_host_busy=min(since_host_busy, LONGEST),
@@ -484,7 +490,9 @@ class Machine:
         return -1
 
     def _busy_since(self, ts: int, host: bytes) -> int:
-        """When ``host`` last sent data, or received a segment without data, after ``ts``; else ``ts``. Both ns."""
+        """When ``host`` last sent data, or received a segment without data, after ``ts``; otherwise ``ts``. Both in
+        ns.
+        """
         for before, _ in reversed(self._latest):
             if before.ts <= ts:
                 break
@@ -517,7 +525,7 @@ class Machine:
         return connection.exchange
 
     def _end_exchange(self, connection: Connection) -> bool:
-        """End the open exchange, and add its row; whether it has request and answer."""
+        """End the open exchange, and add its row. Returns whether it has request and answer."""
         request_began, request_ended = connection.request_began, connection.request_ended
         response_began, response_ended = connection.response_began, connection.response_ended
         acked, number = connection.request_acked, connection.exchange
@@ -544,24 +552,24 @@ class Machine:
     # Connections ------------------------------------------------------------------------------------
 
     def _begins_anew(self, connection: Connection, s: Segment) -> bool:
-        """Whether a segment between the ends of a connection is the first of another one."""
+        """Whether a segment between the ends of a connection is the first segment of a new connection."""
         if s.flags & (SYN | ACK | RST) == SYN:
             return s.seq != connection.syn
         is_translated = connection.answers_as is not None
         if is_translated and s.flags & (SYN | ACK) == SYN | ACK and s.ack != next_to_syn(connection):
-            return True  # the client uses its port for a server once more, and is redirected to another one
+            return True  # the client reuses its port for the same server, and is redirected to another one
         return connection.is_closed and s.ts - connection.last_ts > TIME_WAIT
 
     def _open(self, s: Segment, x: Half | None) -> Half:
-        """Open a connection with ``s``, in place of that of ``x``, if any; returns the half that sent ``s``.
+        """Open a connection with ``s``, replacing that of ``x``, if any; returns the half that sent ``s``.
 
-        None is opened with an answer to another one (:meth:`_asked_by`).
+        If ``s`` answers another connection (:meth:`_asked_by`), none is opened.
         """
         if x is not None:
             self._forget(x.connection)
         key = (s.src, s.sport, s.dst, s.dport)
         back = (s.dst, s.dport, s.src, s.sport)
-        is_answer = s.flags & (SYN | ACK) == SYN | ACK  # its receiver opened it
+        is_answer = s.flags & (SYN | ACK) == SYN | ACK  # its receiver opened the connection
         asked_by = self._asked_by(s) if is_answer else None
         if asked_by is not None:
             asked_by.answers_as = s.src, s.sport
@@ -575,7 +583,7 @@ class Machine:
         self._live[connection.number] = connection
         src, sport, dst, dport = connection.key
         self._halves[dst, dport, src, sport] = connection.halves[1]
-        self._halves[connection.key] = connection.halves[0]  # last: one that talks to itself has one key for both
+        self._halves[connection.key] = connection.halves[0]  # last: an end that talks to itself has one key for both
         if s.flags & SYN:
             self._note_end(connection, 1, SURELY)
         elif connection.side_by_port < 0:
@@ -587,11 +595,11 @@ class Machine:
     def _asked_by(self, s: Segment) -> Connection | None:
         """The connection that a SYN-ACK between other ends answers; None: none.
 
-        Where a host redirects what its own programs send (REDIRECT in OUTPUT: a pod with a sidecar), the client's
-        segments are captured behind that translation, the server's behind its reversal: each with other addresses.
+        If a host redirects what its own programs send (REDIRECT in OUTPUT: a pod with a sidecar), the client's
+        segments are captured after that translation, the server's after its reversal, so their addresses differ.
         """
         client, first = (s.dst, s.dport), self.connections - ASKING
-        if self._latest_asking < first:  # so nothing is looked for in a flood of SYN-ACKs
+        if self._latest_asking < first:  # so that a flood of SYN-ACKs costs no search
             return None
         for connection in reversed(self._live.values()):
             if connection.number < first:
@@ -602,7 +610,9 @@ class Machine:
         return None
 
     def _note_end(self, connection: Connection, side: int, count: int) -> None:
-        """Count a ``connection`` for the port at its ``side``; with the second one the first may learn its server."""
+        """Count a ``connection`` for the port at its ``side``; a port's second connection may show the server of its
+        first one.
+        """
         _, sport, _, dport = connection.key
         port = dport if side else sport
         before, first = self._ends.get(port, (0, connection.number))
@@ -611,7 +621,7 @@ class Machine:
             self._compare_ends(self._live[first])
 
     def _compare_ends(self, connection: Connection) -> None:
-        """Learn which end of it is the server: the one whose port more connections have."""
+        """Learn which end of a connection is the server: the one whose port more connections have."""
         _, sport, _, dport = connection.key
         (one, _), (two, _) = self._ends.get(sport, (0, 0)), self._ends.get(dport, (0, 0))
         if one != two:
@@ -624,7 +634,7 @@ class Machine:
         self._halves.pop((dst, dport, src, sport), None)
         if connection.answers_as is not None:
             other = (*connection.answers_as, src, sport)
-            if self._halves.get(other) is connection.halves[1]:  # else a later connection has these ends
+            if self._halves.get(other) is connection.halves[1]:  # otherwise a later connection has these ends
                 del self._halves[other]
         del self._live[connection.number]
         self._close(connection)
@@ -647,7 +657,7 @@ class Machine:
         return self._programs.setdefault((address, port), len(self._programs))
 
     def _add_reactions(self, connection: Connection, programs: tuple[int, int]) -> None:
-        """Add the reactions on a connection whose ends are ``programs``, until these have MOST_SAMPLES."""
+        """Add the reactions on a connection whose ends are ``programs``, until both programs have MOST_SAMPLES."""
         for half in connection.halves:
             own, of_peers = programs[half.side], programs[1 - half.side]
             for kind, samples in enumerate(half.reactions or ()):
@@ -659,7 +669,9 @@ class Machine:
                     self.tables.reaction.add(connection.number, ns, half.side, kind, 0)
 
     def _sweep(self, now: int) -> None:
-        """Forget connections that are over; of more than MANY live ones those seen one way, too, oldest first."""
+        """Drop connections that are over; if more than MANY are live, also those seen in one direction only, oldest
+        first.
+        """
         self._until_sweep = SWEEP
         silent = [c for c in self._live.values() if c.is_over and now - c.last_ts > TIME_WAIT]
         for connection in silent:
@@ -672,7 +684,9 @@ class Machine:
 
 
 def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -> list[Any]:
-    """The row of a connection that is over; ``unanswered`` is its exchange without an answer, -1 none."""
+    """The row of a connection that is over; ``unanswered`` is the number of its exchange without an answer, -1
+    none.
+    """
     one, two = halves = connection.halves
     src, sport, dst, dport = connection.key
     answers_as, answers_as_port = connection.answers_as or (bytes(16), 0)
@@ -723,12 +737,12 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
 
 
 def next_to_syn(connection: Connection) -> int:
-    """What an answer to its SYN acknowledges."""
+    """The acknowledgement number of an answer to its SYN."""
     return (connection.syn + 1) & 0xFFFFFFFF
 
 
 def with_own_address(connection: Connection, s: Segment) -> Segment:
-    """A segment of side 1 as it would be, had its address and port not been translated."""
+    """A segment of side 1 with its own address and port, as before translation."""
     _, _, address, port = connection.key
     return replace(s, src=address, sport=port)
 

@@ -28,7 +28,7 @@ SOURCES = (
     machine, waited, learned, connection, events, durations,
     segment, headers, ip, kinds, link, take, pcap, pcapng, clock,
 )  # fmt: skip
-# What a snapshot is made of, besides numbers, bytes, tuples and dicts: nothing else in one is made.
+# The types in a snapshot, besides numbers, bytes, tuples and dicts: no others are created.
 _TYPES = (
     Acknowledgement, Clock, Connection, Counter, Durations, EndedBy, Half, Kernel, Samples, Segment, Sent, Watched,
     deque,
@@ -94,15 +94,15 @@ class PlainEngine(Taker):
 
     @property
     def build(self) -> str:
-        """Of which sources and for which machine it is: see :class:`nagle_lab.tcp.engine.Engine`."""
+        """The sources and the machine it is built for: see :class:`nagle_lab.tcp.engine.Engine`."""
         return f"plain Python {_checksum():08x}"
 
     def save(self) -> bytes:
-        """All that is known between two records but the rows."""
+        """The whole state between two records, except the rows."""
         return pickle.dumps((self.frames, self.clock, self._not_decoded, self.machine.state))
 
     def restore(self, saved: bytes) -> None:
-        """Go on where another engine was saved: see :class:`nagle_lab.tcp.engine.Engine`."""
+        """Continue from the saved state of another engine: see :class:`nagle_lab.tcp.engine.Engine`."""
         try:
             self.frames, self.clock, self._not_decoded, state = _Unpickler(io.BytesIO(saved)).load()
             vars(self.machine).update(state)
@@ -116,7 +116,7 @@ class PlainEngine(Taker):
         pass
 
 
-# What pickle raises of bytes that it did not write.
+# What pickle raises for bytes that it did not write.
 _NO_SNAPSHOT = (pickle.UnpicklingError, EOFError, TypeError, AttributeError, IndexError, KeyError)
 
 
@@ -128,7 +128,7 @@ def _checksum() -> int:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes what a snapshot is made of, and nothing else."""
+    """Creates the types that a snapshot contains, and no others."""
 
     def find_class(self, module: str, name: str) -> Any:
         made = MADE_OF.get(name)

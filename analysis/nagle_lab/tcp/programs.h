@@ -7,7 +7,7 @@
 typedef struct {
     uint8_t (*key)[18];
     int32_t *number; /* -1: an empty slot */
-    int32_t (*sampled)[2][REACTIONS]; /* of each program: rows of its own reactions, and of its peers' */
+    int32_t (*sampled)[2][REACTIONS]; /* rows of each program's own reactions, and of its peers' */
     int64_t slots;
     int32_t used;
 } programs;

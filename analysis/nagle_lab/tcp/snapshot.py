@@ -1,6 +1,6 @@
-"""An engine between two files of a capture, as bytes: another one goes on from there, in another process, later.
+"""An engine between two files of a capture, as bytes, from which another engine continues later, in another process.
 
-A snapshot is the state itself, and so of use to the same build only: the same sources on the same kind of machine.
+A snapshot is the state itself, so only the same build can use it: the same sources on the same kind of machine.
 """
 
 import zstandard
@@ -13,18 +13,18 @@ FORMAT = f"{NAME} 1"
 
 
 def heading(engine: Engine) -> str:
-    """What a snapshot of this engine begins with, and one that it can go on from."""
+    """The heading of this engine's snapshots, and of those from which it can continue."""
     return f"{FORMAT}, {engine.build}"
 
 
 def save(engine: Engine) -> bytes:
-    """What the engine knows, but for the rows in its tables; call it where a file has ended."""
+    """The engine's state without the rows in its tables; call it where a file has ended."""
     state = zstandard.ZstdCompressor(write_checksum=True).compress(engine.save())
     return heading(engine).encode() + b"\n" + state
 
 
 def restore(engine: Engine, saved: bytes, name: str) -> None:
-    """Have a new engine go on from a snapshot; ``name`` is what to call that.
+    """Make a new engine continue from a snapshot, which errors call ``name``.
 
     Raises
     ------

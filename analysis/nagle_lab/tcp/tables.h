@@ -17,7 +17,7 @@ typedef struct { /* how often each key occurred; open addressing, a count of 0 i
     int64_t used;
 } counted;
 
-typedef struct { /* what is known between two files: written to a table, or read */
+typedef struct { /* the state between two files: written to a table, or read */
     table *to; /* NULL: it is read */
     const uint8_t *from;
     int64_t size; /* of what is read */
@@ -35,7 +35,7 @@ int table_add(table *t, const void *row, int64_t size);
 int counted_add(counted *c, int64_t key, int64_t count);
 int counted_pass(counted *c, snapshot *s);
 void counted_free(counted *c);
-/* Writes bytes to the snapshot, or reads them from it: one order for both. -1 also where it ends. */
+/* Writes bytes to the snapshot, or reads them from it, in the same order. -1 also at its end. */
 int snapshot_pass(snapshot *s, void *bytes, int64_t size);
 
 #endif

@@ -1,6 +1,6 @@
 """The rows that leave the engine: in memory while they are few, in a temporary file when they are many.
 
-What an analysis keeps per stall or per finished connection grows with the capture; this is where it grows, so that
+What an analysis keeps per stall or per finished connection grows with the capture. It grows here, on disk, so that
 memory does not.
 """
 
@@ -13,30 +13,30 @@ from typing import Any
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp.layout import LAYOUTS, Layout
 
-# ruff: noqa: PLC0415  (tempfile is imported where a file is made: that of a small capture fits into memory)
+# ruff: noqa: PLC0415  (tempfile is imported only where a file is made: the rows of a small capture fit into memory)
 
 IN_MEMORY = 8 << 20  # bytes of one table
 GROWTH = 8 << 20  # bytes of a file, at least
-CHUNK = 1 << 16  # rows looked at at once
-CHUNK_BYTES = 7 << 20  # and of these, at most
+CHUNK = 1 << 16  # rows processed at once
+CHUNK_BYTES = 7 << 20  # at most, in bytes
 
 
 class Table:
-    """Rows of one layout, numbered from 0; rows never put are all zeros.
+    """Rows of one layout, numbered from 0; rows that were never written are all zeros.
 
-    Raises NagleLabError where the disk of temporary files (TMPDIR) is full.
+    Raises NagleLabError if the disk of temporary files (TMPDIR) is full.
     """
 
     def __init__(self, layout: Layout, in_memory: int | None = None) -> None:
         self.layout = layout
         self._in_memory = IN_MEMORY if in_memory is None else in_memory
         self._row_bytes = layout.struct.size
-        self._full = self._in_memory - self._row_bytes + 1  # bytes in memory that leave no room there for a row
+        self._full = self._in_memory - self._row_bytes + 1  # so many bytes in memory leave no room for another row
         self._pack = layout.struct.pack
         self._count = 0
         self._memory = bytearray()
         self._file: Any = None
-        self._room = 0  # bytes of it
+        self._room = 0  # bytes of the file
 
     def __len__(self) -> int:
         return self._count
@@ -51,7 +51,7 @@ class Table:
             self.append(row)
 
     def add_named(self, **values: Any) -> None:
-        """Add one row by the names of its fields, of which none is a pair; those not named are 0."""
+        """Add one row by the names of its fields, none of which is a pair; fields not named are 0."""
         self.add(*(self.layout.zeros | values).values())
 
     def append(self, rows: bytes | memoryview) -> None:
@@ -72,12 +72,12 @@ class Table:
             self._write(at, row)
 
     def fill_in(self, number: int, name: str, value: int) -> None:
-        """Write one field of row ``number``, which is there."""
+        """Write one field of row ``number``, which must exist."""
         code, offset = self.layout.places[name]
         pack_into(code, self.view(number, number), offset, value)
 
     def reach(self, count: int) -> None:
-        """Make sure that there are ``count`` rows at least; new ones are all zeros."""
+        """Make sure that there are at least ``count`` rows; new ones are all zeros."""
         missing = count * self._row_bytes - (len(self._memory) if self._file is None else 0)
         if self._file is None and len(self._memory) + missing <= self._in_memory:
             self._memory += bytes(max(missing, 0))
@@ -95,9 +95,9 @@ class Table:
         return content + bytes((end - begin) * size - len(content))
 
     def keep(self, kept: int, rows: bytes | memoryview) -> int:
-        """Write packed rows after the first ``kept`` ones, over rows that were read already.
+        """Write packed rows after the first ``kept`` rows, over rows that were already read.
 
-        Returns how many are kept now; :meth:`cut` forgets the rest.
+        Returns how many rows are kept now; :meth:`cut` drops the rest.
         """
         at = kept * self._row_bytes
         if self._file is None:
@@ -107,7 +107,7 @@ class Table:
         return kept + len(rows) // self._row_bytes
 
     def cut(self, count: int) -> None:
-        """Forget all rows but the first ``count``."""
+        """Drop all rows except the first ``count``."""
         self._count = count
         del self._memory[count * self._row_bytes :]
 
@@ -129,7 +129,7 @@ class Table:
     def view(self, first: int, last: int) -> memoryview:
         """The packed rows from ``first`` to ``last``, to look into at random and to change in place.
 
-        On disk they are mapped as long as the view lives, and add to memory as they are touched.
+        Rows on disk are mapped as long as the view exists; touched pages count as memory.
         """
         begin, end = first * self._row_bytes, (last + 1) * self._row_bytes
         if self._file is None:
@@ -155,7 +155,7 @@ class Table:
             self._write(0, old)
 
     def _reserve(self, need: int) -> None:
-        """Make room on disk, really: a mapped file that finds none later ends in SIGBUS."""
+        """Allocate room on disk now: a mapped file that finds no room later ends in SIGBUS."""
         if need <= self._room:
             return
         need = max(need, self._room + max(self._room // 4, GROWTH))
@@ -179,8 +179,8 @@ class Tables:
 
     Attributes
     ----------
-    in_place : whether each connection's row is where its number says; else in the order in which they were over, so
-        that a table takes no room for connections that are not in it
+    in_place : whether each connection's row is at its number; otherwise rows are in the order in which connections
+    ended, so that a table needs no room for connections that are not in it
     """
 
     def __init__(self, *, in_place: bool = True) -> None:
@@ -200,7 +200,7 @@ class Tables:
         return sum(len(table) for _, table in self.by_name())
 
     def put_connection(self, values: Sequence[Any]) -> None:
-        """Add a connection's row, whose first value is its number; where it goes is ``in_place``."""
+        """Add a connection's row, whose first value is its number; ``in_place`` decides where it goes."""
         if self.in_place:
             self.connection.put(values[0], values)
         else:

@@ -1,4 +1,4 @@
-"""What a segment had waited for: answered from it, and from what both ends of its connection sent before.
+"""What a segment had waited for, decided from it and from what both ends of its connection sent before.
 
 In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c is the C twin of this, too.
 """
@@ -8,23 +8,24 @@ from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, LONGEST, NEVER,
 from nagle_lab.tcp.events import MS, PROBE, EndedBy
 from nagle_lab.tcp.learned import full_size_of, is_after, leaves_ids_zero
 
-# By their names alone: looking up a member of an enumeration takes as long as the rest of a line.
+# As plain names: looking up a member of an enumeration takes as long as the rest of a line.
 BSD, LINUX = Kernel.BSD, Kernel.LINUX
 BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER, BY_READING = EndedBy
 
-# Data that follows the data before it sooner than this says nothing about what it waited for.
+# Data that follows other data sooner than this does not show what it waited for.
 SHORT = 1 * MS
-HEADERS = 66  # bytes that a packet has besides, about: Ethernet, IPv4, and TCP with timestamps
+HEADERS = 66  # approximate bytes of headers: Ethernet, IPv4, and TCP with timestamps
 FULL_WAIT = 5 * MS  # how long a full segment waited at least, if the congestion window held it
 INITIAL_WINDOW = 10  # segments that a congestion window has room for from the beginning (RFC 6928)
 
 
 def beyond_full(x: Half, ack: int) -> int:
-    """How much more than a full segment of its peer ``x`` newly acknowledges, up to ``ack``, bytes.
+    """How many bytes beyond a full segment of its peer ``x`` newly acknowledges, up to ``ack``.
 
-    Where no SYN tells how large that is, what its peer sent behind other data is taken for full if it may be: had it
-    been less, Nagle's algorithm would have held it. 0 where nothing tells, and for a BSD: macOS delays ACKs of
-    several full segments, too. Without its SYN it may be one if it leaves the identification of its packets 0.
+    If no SYN shows the size of a full segment, a segment that its peer sent behind unacknowledged data counts as full
+    if it is large enough: had it been small, Nagle's algorithm would have held it. 0 if the size is not known, and
+    for a BSD, because macOS delays ACKs of several full segments, too. Without its SYN, ``x`` may be a BSD if its
+    packets have the identification 0.
     """
     y = x.peer
     if x.kernel == BSD or (x.syn < 0 and leaves_ids_zero(x)):
@@ -36,9 +37,11 @@ def beyond_full(x: Half, ack: int) -> int:
 
 
 def serialization_delay(x: Half, newly_acked: int) -> int:
-    """The serialization delay on a slow link of what ``x`` acknowledges now, ns, at the pace of its ACK clock.
+    """The serialization delay, on a slow link, of the bytes that ``x`` acknowledges now, ns, at the pace of its ACK
+    clock.
 
-    That is how long after its packet before it the latest one came, for each byte that acknowledged; 0 not known.
+    That pace is the time from the previous packet of ``x`` to its latest, per byte that the latest acknowledged; 0
+    not known.
     """
     if not x.newly_acked:
         return 0
@@ -49,7 +52,7 @@ def time_under_way(trigger: Sent, ack: Acknowledgement) -> int:
     """From the trigger to its receiver's latest segment that did not acknowledge it, ns, and the ACK's own
     serialization delay.
 
-    That is ``under_way`` in engine.h: so long the trigger had surely not arrived.
+    That is ``under_way`` in engine.h: for this long the trigger had surely not arrived.
     """
     way = max(ack.before - trigger.ts, 0)
     if way and ack.paced_since >= trigger.ts:
@@ -58,35 +61,40 @@ def time_under_way(trigger: Sent, ack: Acknowledgement) -> int:
 
 
 def is_full_segment_waiting(x: Half, s: Segment, before: Sent, ack: Acknowledgement) -> bool:
-    """Whether a full segment waited for an ACK: Nagle's algorithm holds none, so the congestion window was full."""
+    """Whether a full segment waited for an ACK: Nagle's algorithm never holds one, so the congestion window was
+    full.
+    """
     has_waited = ack.number > before.number and ack.ts - before.ts >= FULL_WAIT and s.ts - ack.ts < SHORT
     return has_waited and is_released_by(x, before, ack, s)
 
 
 def had_received_no_data(y: Half, ack: int, latest: Acknowledgement) -> bool:
-    """Whether what acknowledges up to ``ack`` had received no data of ``y`` behind its ``latest`` pure ACK.
+    """Whether the sender of an acknowledgement up to ``ack`` had received no data of ``y`` since its ``latest`` pure
+    ACK.
 
-    A segment acknowledges all that has arrived in order when it leaves (RFC 9293 §3.10.7.4); the rest crosses it.
+    A segment acknowledges everything that has arrived in order when it leaves (RFC 9293 §3.10.7.4); later data
+    crosses it.
     """
     return y.data.number < latest.number or ack <= latest.seq
 
 
 def is_sooner_than_reactions(x: Half, ts: int, ack: Acknowledgement) -> bool:
-    """Whether ``x`` sent what passed at ``ts``, ns, before ``ack`` arrived: an eighth sooner than it ever reacted."""
+    """Whether ``x`` sent the packet captured at ``ts`` (ns) before ``ack`` arrived: it came an eighth sooner than its
+    fastest reaction.
+    """
     return x.fastest_ack != NEVER and ts - x.peer.arrival_of(ack) < x.fastest_ack - x.fastest_ack // 8
 
 
 def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> bool:
-    """Whether ``ack`` may have released new data ``s`` of ``x``: what makes the three a candidate.
+    """Whether ``ack`` may have released new data ``s`` of ``x``, which makes the three segments a candidate.
 
-    Before it the trigger was outstanding, after it nothing is but full segments; and the windows were not what held
-    the data back. Whether the ACK was late, and *caused* the release, is for the proof
-    (:mod:`nagle_lab.diagnosis.proof`).
+    Before the ACK the trigger was outstanding, after it at most full segments are; and no window held the data back.
+    Whether the ACK was late, and *caused* the release, is for the proof (:mod:`nagle_lab.diagnosis.proof`).
     """
     window_is_known = x.peer.shift != LARGEST_SCALE
     return (
         ack.acked_before < trigger.end <= ack.ack  # until this ACK the trigger was outstanding
-        and ack.ack <= x.snd_nxt  # else it is captured before what it acknowledges: ``s`` itself
+        and ack.ack <= x.snd_nxt  # otherwise it was captured before the data that it acknowledges: ``s`` itself
         and ack.had_room
         and (trigger.edge < 0 or max(trigger.edge, ack.edge_before) >= x.snd_nxt + s.length)  # the window had room
         and (window_is_known or ack.window != trigger.length)
@@ -94,11 +102,13 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
 
 
 def is_behind_small(x: Half, s: Segment, before: Sent, latest: Acknowledgement) -> bool:
-    """Whether new data ``s`` waited for the ACK of a small segment, behind which full ones left, ``before`` the last.
+    """Whether new data ``s`` waited for the ACK of a small segment, behind which full ones left; ``before`` is the
+    last of these.
 
-    Linux holds small data until the latest small segment is acknowledged, whatever else is not (tcp_minshall_check).
-    Not if the full ones may have filled the congestion window, or left after that ACK had arrived; nor if ``latest``
-    acknowledged these, too, and may as well have been what it waited for: other stacks hold until then (RFC 896).
+    Linux holds small data until the latest small segment is acknowledged, even if other data is not
+    (tcp_minshall_check). False if the full segments may have filled the congestion window, or left after that ACK had
+    arrived. Also false if ``latest`` acknowledged them, too, so the data may have waited for that, as other stacks do
+    (RFC 896).
     """
     small, ack = x.small, x.small_ack
     if small.number == before.number or not small.is_new or small.epoch != s.epoch or ack.number <= small.number:
@@ -113,9 +123,9 @@ def is_behind_small(x: Half, s: Segment, before: Sent, latest: Acknowledgement) 
 
 
 def note_beside_unacked(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> None:
-    """Count new data ``s`` of ``x``, sent while that ``before`` it was unacknowledged.
+    """Count new data ``s`` of ``x`` that was sent while the data ``before`` it was unacknowledged.
 
-    Where that carries an ACK that a BSD owed (``is_owed``), it does not count as not held.
+    If it carries an ACK that a BSD owed (``is_owed``), it does not count as sent without waiting (``not_held``).
     """
     x.beside_unacked += 1
     if not is_owed and is_small_behind_small(x, s, before):
@@ -125,18 +135,18 @@ def note_beside_unacked(x: Half, s: Segment, before: Sent, *, is_owed: bool) -> 
 
 
 def note_offloaded(x: Half, s: Segment) -> None:
-    """Count new data of ``x`` beyond a full segment as sent beside unacknowledged data: segmentation offload."""
+    """Count each full segment of an offloaded packet of ``x`` after the first as sent beside unacknowledged data."""
     usual = x.full_size_by_mss or x.peer.full_size_by_mss
     if usual and s.length > usual:
         x.beside_unacked += (s.length - 1) // usual
 
 
 def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
-    """Whether new data and the data before it are less than full segments: then that sender's Nagle is off.
+    """Whether new data and the data before it are both smaller than full segments: then that sender's Nagle is off.
 
-    Linux takes half of the largest window it was offered for a full segment if that is less than the MSS
-    (tcp_bound_to_half_wnd), so both must be smaller than that, too. A segment without PSH goes on in the next one: it
-    is no small write, but full for a path MTU or options that nothing else shows.
+    On Linux a full segment has half of the largest window offered, if that is less than the MSS
+    (tcp_bound_to_half_wnd), so both must be smaller than that, too. A segment without PSH is continued by the next
+    one: it is no small write, but full because of a path MTU or options that nothing else shows.
     """
     if x.pushes and not before.flags & PSH:
         return False
@@ -149,25 +159,26 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
 
 
 def echoes_uncaptured(y: Half, s: Segment) -> bool:
-    """Whether ``s`` echoes a timestamp of ``y`` that the capture lacks, or has only later: of an ACK, perhaps."""
+    """Whether ``s`` echoes a timestamp of ``y`` that the capture lacks, or has only later, such as that of an ACK."""
     return bool(s.timestamps) and y.tsval >= 0 and is_after(s.tsecr, y.tsval)
 
 
 def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
-    """Whether ``s`` of ``x`` echoes an older timestamp than ``answered`` has, the one new segment it acknowledges.
+    """Whether ``s`` of ``x`` echoes an older timestamp than that of ``answered``, the only new segment it
+    acknowledges.
 
-    RFC 7323 §4.3 asks for that one. The timestamps of a stack that does otherwise (ns-3, where its ACKs are
-    piggybacked) show nothing.
+    RFC 7323 §4.3 requires the timestamp of ``answered``. The echoes of a stack that does otherwise (ns-3 with
+    piggybacked ACKs) show nothing.
     """
     is_one = answered.start == x.peer.snd_una and answered.tsval >= 0 and bool(s.timestamps)
     return is_one and is_after(answered.tsval, s.tsecr)
 
 
 def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:
-    """Whether the release has no PSH though what ends a write has: its sender announced more (MSG_MORE).
+    """Whether the release lacks the PSH that ends a write: its sender announced more data (MSG_MORE).
 
-    The trigger has none, either, where it is a full segment of such a write. Linux sets PSH at the end of each write
-    but these (tcp_push), so there nothing of that end may have it.
+    If the trigger is a full segment of such a write, it has no PSH, either. Linux sets PSH at the end of every other
+    write (tcp_push), so in that case no segment of that end may have it.
     """
     return (x.pushes or x.kernel == LINUX or bool(trigger.flags & PSH)) and not s.flags & PSH
 
@@ -181,7 +192,7 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
     if not s.length:
         return ended_without_data(x, s, ack)
     if y.rcv_nxt >= 0 and x.data.number >= 0 and x.snd_nxt >= y.rcv_nxt + y.rcv_wnd:
-        return BY_WINDOW  # there was no room for one more byte
+        return BY_WINDOW  # there was no room for even one more byte
     if start < x.snd_nxt:
         return BY_RETRANSMISSION
     if x.data.number <= y.data.number:
@@ -191,7 +202,7 @@ def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:
 
 
 def ended_without_data(x: Half, s: Segment, ack: int) -> EndedBy:
-    """What ended an idle gap that a segment without data ended: ``x`` sent it, and ``ack`` is its acknowledgement."""
+    """What ended an idle gap whose last packet has no data: ``x`` sent it, and ``ack`` is its acknowledgement."""
     if x.rcv_nxt >= 0 and (x.rcv_wnd == 0 or x.peer.snd_nxt >= x.rcv_nxt + x.rcv_wnd):
         return BY_WINDOW  # a window update, the answer to a probe, or the ACK of data that filled the window
     if not (s.flags & ACK and ack > x.peer.snd_una):
