@@ -17,7 +17,7 @@ from nagle_lab.capture.window import SMALLEST, WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
 
 MAGIC_BYTES = 8
-# A few stray packets cost the waits they fall into; of more, or one in a thousand, nothing is called clean.
+# A few stray packets cost only the waits they fall into; with more, or one in a thousand, no verdict is CLEAN.
 MOST_BREAKS = 2 * STRAY
 UNREADABLE = {
     b"BZh": "compressed with bzip2: decompress it first",
@@ -39,13 +39,13 @@ def open_capture(
     """Open a capture: a file, "-" for standard input, rotated files in order of time, read as one, or an open file.
 
     pcap (microseconds and nanoseconds) and pcapng, of either byte order, as they are or in gzip or zstd. Memory
-    stays bounded by the window, whatever the input's size. ``sha256`` tells whether to compute that.
+    stays bounded by the window, whatever the input's size. ``sha256`` says whether to compute the checksum.
 
     Raises
     ------
     NagleLabError
-        There is nothing usable: missing, not a file, unreadable, empty, not a capture, cut within its header.
-        Damage further on is no error: see `Capture.trouble`.
+        The input is not usable: missing, not a file, unreadable, empty, not a capture, cut within its header. Later
+        damage is no error: see `Capture.trouble`.
     """
     if isinstance(paths, FileIO):
         return Capture([paths], window_bytes, sha256)
@@ -55,12 +55,12 @@ def open_capture(
 
 
 class CaptureSoFar:
-    """What is known of a capture so far, whether it was read here or by another process.
+    """What is known about a capture so far, whether it was read here or by another process.
 
     Attributes
     ----------
-    names : of its files
-    facts : what reading found out
+    names : the names of its files
+    facts : what reading has shown
     """
 
     def __init__(self, names: list[str], facts: Facts | None = None, *, sha256: bool = False) -> None:
@@ -91,22 +91,22 @@ class CaptureSoFar:
 
     @property
     def sha256(self) -> str:
-        """Hexadecimal, of the bytes as stored; of several files: of all of them joined. "" where not asked for."""
+        """Hexadecimal, of the stored bytes; of several files, of all of them joined. "" if it was not asked for."""
         return self._checksum.hexdigest()
 
     @property
     def trouble(self) -> list[Trouble]:
-        """What a person must know about the input before believing a result; each says its `kind`."""
+        """What a person must know about the input before trusting a result; each has its `kind`."""
         return self.facts.trouble
 
     @property
     def set_back(self) -> bool:
-        """Whether the clock was seen set back: no time in the capture can be believed."""
+        """Whether the clock was set back, so that no time in the capture can be trusted."""
         return any(trouble.kind is TroubleKind.SET_BACK for trouble in self.trouble)
 
     @property
     def packets(self) -> int:
-        """Frames so far in this period, also those that had to be left out (no time of capture)."""
+        """Frames so far in this period, including those that had to be left out (no time of capture)."""
         return self.facts.packets - self._packets_before
 
     @property
@@ -115,7 +115,7 @@ class CaptureSoFar:
         return self.facts.dropped
 
     def end(self, clock: ClockState) -> None:
-        """The capture is over: add trouble if its packets were out of order too often."""
+        """End the capture: add trouble if its packets were out of order too often."""
         if not self.set_back and clock.epoch > max(MOST_BREAKS, self.packets // 1000):
             text = f"{self.name}: time goes back and forth {clock.epoch:,} times: sort the packets with reordercap"
             self.facts.warn(TroubleKind.UNORDERED, text)
@@ -124,7 +124,7 @@ class CaptureSoFar:
 class Part(NamedTuple):
     """A part of a file: from ``begin`` (None: its first record) up to the first record at or after byte ``until``.
 
-    None there is the file's end. A compressed file is read as a whole.
+    ``until`` None is the end of the file. A compressed file is read as a whole.
     """
 
     begin: Position | None = None
@@ -137,14 +137,14 @@ WHOLE = Part()
 class Capture(CaptureSoFar):
     """An open capture: a context manager whose records are taken once, by :meth:`read`.
 
-    Its properties tell what is known so far, and are complete when reading is. ``after`` is what is known of the
-    files before these, if the capture goes on from them; or of the file before this ``part`` of it.
+    Its properties say what is known so far, and are complete after reading. ``after`` is what is known of the files
+    before these, if the capture continues them; or of the file before this ``part`` of it.
 
     Raises NagleLabError for what :func:`open_capture` names.
 
     Attributes
     ----------
-    reached : where the next part of the file begins; None where that has been read to its end
+    reached : where the next part of the file begins; None after the file's last part
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Capture(CaptureSoFar):
         self.close()
 
     def close(self) -> None:
-        """Close the files; what was found out stays."""
+        """Close the files; the properties stay."""
         self._current.close()
 
     def end_period(self) -> None:
@@ -191,15 +191,18 @@ class Capture(CaptureSoFar):
         self.facts.trouble, self.facts.kernel_answers = [], []
 
     def read(self, taker: RecordTaker) -> Iterator[None]:
-        """Have ``taker`` take every record, in file order; yields after each window of bytes.
+        """Let ``taker`` take every record, in file order; yields after each window of bytes.
 
-        Frames are counted on from file to file. What ends a file early is added to ``trouble``, and raises nothing.
+        Frame numbers continue from file to file. If a file ends early, that is added to ``trouble``, and nothing is
+        raised.
         """
         yield from self.read_files(taker)
         self.end(taker.clock)
 
     def read_files(self, taker: RecordTaker) -> Iterator[None]:
-        """The same if the capture goes on in other files: then :meth:`CaptureSoFar.end` is for the last of them."""
+        """Read without ending the capture, if it continues in other files: call :meth:`CaptureSoFar.end` after the
+        last.
+        """
         for number, path in enumerate(self._paths):
             if number and not self._next(path):
                 continue
@@ -225,7 +228,7 @@ class Capture(CaptureSoFar):
             self.facts.warn(TroubleKind.SET_BACK, f"{text}: {todo}")
 
     def _next(self, path: str | FileIO) -> bool:
-        """Go on to a rotated file; False, and trouble, if it cannot be read (tcpdump's newest may be empty)."""
+        """Open the next rotated file; False, and trouble, if it cannot be read (tcpdump's newest may be empty)."""
         self._current.close()
         try:
             self._current = self._open(path)
@@ -239,7 +242,7 @@ class Capture(CaptureSoFar):
 
 
 class _File:
-    """One file of a capture, from the stored bytes up."""
+    """One file of a capture, from its stored bytes to its records."""
 
     def __init__(self, stored: Stored, facts: Facts, window_bytes: int, begin: Position | None = None) -> None:
         self.name = stored.name
@@ -258,7 +261,9 @@ class _File:
             raise
 
     def read(self, taker: RecordTaker, until: int | None) -> Iterator[None]:
-        """Have its records taken, up to byte ``until``; yields after each window. An early end becomes trouble."""
+        """Let the taker take its records, up to byte ``until``; yields after each window. An early end becomes
+        trouble.
+        """
         stopped: StoppedError | None = None
         try:
             for _ in self._reader.read(taker, None if self._decompressed else until):
@@ -322,7 +327,7 @@ class _File:
             raise NagleLabError(f"{self.name}: empty: nothing was recorded, record it again")
 
     def _explain(self, stopped: StoppedError | None, packets: int) -> None:
-        """Say why the records ended, the deepest cause only, and whether someone was still writing."""
+        """Say why the records ended, only the deepest cause, and whether a program was still writing."""
         kept = f"kept the {packets:,} packets before it"
         problem = self._decompressed.problem if self._decompressed else ""
         if self._stored.error:

@@ -1,14 +1,14 @@
-"""The capture's clock: whether time goes on from packet to packet, and which packets' times can be compared.
+"""The capture's clock: whether time advances from packet to packet, and which packets' times can be compared.
 
-A clock that was set stays set; a stray packet comes alone. So the clock counts as set back only where more than STRAY
-packets in a row of one interface are older than all of the more than STRAY before them. Anything else that goes back
-is packets out of order. Times before, within and after a break belong to different *epochs*, and no wait from one to
-another can be known.
+A clock that was set stays set; a stray packet comes alone. So the clock counts as set back only if more than STRAY
+packets in a row of one interface are older than each of the more than STRAY packets before them. Any other step back
+is packets out of order. Times before, within and after a break belong to different *epochs*, and no wait from one
+epoch to another can be known.
 """
 
 from collections import deque
 
-# Capturing in several queues puts packets out of order by less. It is half of DELAYED (tcp/events.py), so that it
+# Capturing in several queues disorders packets by less. It is half of DELAYED (tcp/events.py), so that disorder #
 # alone makes no ACK count as delayed.
 DISORDER = 10_000_000  # ns
 
@@ -17,33 +17,34 @@ MOST_INTERFACES = 1 << 16  # of a section
 
 
 class Clock:
-    """Watches the time of each interface of a capture; those of several may come interleaved."""
+    """Watches the time of each interface of a capture; packets of several interfaces may be interleaved."""
 
     def __init__(self) -> None:
-        self.set_back: tuple[int, int] | None = None  # the first frame at which it was, and by how many ns
-        self.epoch = 0  # of the packet seen last; as many as there were breaks
+        self.set_back: tuple[int, int] | None = None  # the first frame at which it was set back, and by how many ns
+        self.epoch = 0  # of the latest packet: the number of breaks so far
         self._interfaces: dict[int, Watched] = {}
         self._last: int | None = None  # time of the last packet, ns
-        self._is_first = True  # in its file, the next packet
+        self._is_first = True  # the next packet is the first of its file
         self._begins_before = False
 
     def new_file(self) -> None:
-        """The packets that follow are another file's, with interfaces of its own."""
+        """The following packets are of another file, with its own interfaces."""
         self._interfaces.clear()
         self._is_first = True
 
     def begins_before(self) -> bool:
-        """Whether the file began before the one before it ended; True once."""
+        """Whether this file began before the previous one ended; True only once."""
         before, self._begins_before = self._begins_before, False
         return before
 
     def epoch_of(self, ts: int, interface: int, frame: int) -> int:
-        """The epoch of the next packet, captured at ``ts`` ns on an interface: 0, and one more after each break.
+        """The epoch of the next packet, captured at ``ts`` ns on an interface: it begins at 0, and each break adds
+        one.
 
         ``interface`` numbers them through all sections of a file: each section has its own clock.
         """
         watched = self._interfaces.get(interface) or self._watch(interface, ts)
-        if ts >= watched.high and not watched.behind:  # time goes on, as it nearly always does
+        if ts >= watched.high and not watched.behind:  # time advances, as it nearly always does
             watched.high = ts
             watched.ahead.append(ts)
         elif watched.breaks(ts, frame, self):
@@ -52,7 +53,7 @@ class Clock:
         return self.epoch
 
     def _watch(self, interface: int, ts: int) -> "Watched":
-        """Watch an interface whose first packet comes, captured at ``ts`` ns."""
+        """Watch an interface from its first packet on, captured at ``ts`` ns."""
         if self._is_first:
             self._begins_before = self._last is not None and ts < self._last
             self._is_first = False
@@ -64,7 +65,7 @@ class Clock:
         return watched
 
     def note_set_back(self, frame: int, by: int) -> None:
-        """Note that the clock was set back by ``by`` ns at that frame; the first one is kept."""
+        """Note that the clock was set back by ``by`` ns at that frame; only the first time is kept."""
         self.set_back = min(self.set_back or (frame, by), (frame, by))
 
 
@@ -77,11 +78,11 @@ class Watched:
         self.high = -(1 << 62)  # the latest time
         # Times of the last packets that were not behind it
         self.ahead: deque[int] = deque(maxlen=STRAY + 1)
-        self.behind: list[int] = []  # of those that followed and are
+        self.behind: list[int] = []  # times of the packets since then that are behind
         self._first_behind = 0  # frame of the first of these
 
     def breaks(self, ts: int, frame: int, clock: Clock) -> bool:
-        """Take the next packet, captured at ``ts`` ns; whether a new epoch of the clock begins with it."""
+        """Take the next packet, captured at ``ts`` ns; returns whether a new epoch of the clock begins with it."""
         if ts >= self.high - DISORDER:
             ended = bool(self.behind)
             if ended:
@@ -93,7 +94,7 @@ class Watched:
         if began:
             self._first_behind = frame
         self.behind.append(ts)
-        if len(self.behind) > STRAY:  # time goes on from here, whichever of the two was astray
+        if len(self.behind) > STRAY:  # time continues from here, whichever of the two was astray
             if len(self.ahead) > STRAY and min(self.ahead) - max(self.behind) > DISORDER:
                 clock.note_set_back(self._first_behind, self.ahead[-1] - self.behind[0])
             self.high, self.ahead, self.behind = max(self.behind), deque(self.behind, STRAY + 1), []

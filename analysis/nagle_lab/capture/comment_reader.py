@@ -1,4 +1,4 @@
-"""The comments on packets of a pcapng file, with what else the block says: interface and direction.
+"""The comments on packets of a pcapng file, with the interface and direction that the block names.
 
 Source: draft-ietf-opsawg-pcapng, §3.5 (opt_comment), §4.2 (if_name) and §4.3 (epb_flags).
 """
@@ -41,12 +41,12 @@ class CommentTaker:
         self._names: list[str] = []  # of the section's interfaces
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
-        """Pass over pcap records, which have no comments."""
+        """Skip pcap records, which have no comments."""
         del framing, at
         return window.end
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Take packet blocks; the other blocks since the last call are read for interfaces' names."""
+        """Take packet blocks; interfaces' names are read from the other blocks since the last call."""
         if self._window is not window:
             self._window, self._seen = window, 0
         for block in blocks(window, max(self._seen - window.base, 0), order):

@@ -1,7 +1,7 @@
 """A capture copied as pcapng with comments on packets, which Wireshark shows.
 
-Source: draft-ietf-opsawg-pcapng, §3.5 (opt_comment) and §4. What is pcapng stays as it is, block by block; only the
-blocks that get a comment are written anew. What is pcap becomes a section of its own, in the file's byte order.
+Source: draft-ietf-opsawg-pcapng, §3.5 (opt_comment) and §4. A pcapng file stays as it is, block by block; only blocks
+that get a comment are rewritten. A pcap file becomes a section of its own, in the file's byte order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ Bytes = bytes | bytearray
 
 @dataclass(frozen=True)
 class Copied:
-    """What was read: frames as Wireshark counts them, and the SHA-256 of the stored bytes."""
+    """What was copied: the number of frames as Wireshark counts them, and the SHA-256 of the stored bytes."""
 
     packets: int
     sha256: str
@@ -48,8 +48,8 @@ def copy_commented(
     """Write the packets of a capture file, or of rotated ones as one, to ``to``.
 
     ``about`` is the comment on the first section. ``comments`` are (frame, text) in order of frames, any number per
-    frame; one on a frame that can have none (no time of capture) goes to the next that can. Memory is bounded by the
-    window. As in the analysis, damage ends a file, and a rotated file with nothing in it is left out.
+    frame; a comment on a frame that can have none (no time of capture) goes to the next frame that can. Memory is
+    bounded by the window. As in the analysis, damage ends a file, and a rotated file with nothing in it is left out.
 
     Raises
     ------
@@ -71,13 +71,13 @@ class _Copy:
         self._to, self._about = to, about
         self._comments = iter(comments)
         self._next = next(self._comments, None)
-        self._window: Window | None = None  # of the file that is copied
+        self._window: Window | None = None  # of the file being copied
         self._copied = 0  # bytes of it
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Write pcap records as enhanced packet blocks."""
         order = framing.order
-        if self._is_new(window):  # its header is still there
+        if self._is_new(window):  # its header is still in the window
             (snaplen,) = unpack_from(order + "I", window.raw, 16)
             self._begin_section(order)
             resolution = pack(order + "HHB3x", IF_TSRESOL, 1, framing.interface.resolution)
@@ -93,12 +93,12 @@ class _Copy:
         return at
 
     def pcapng(self, window: Window, at: int, order: str, interfaces: Sequence[Interface]) -> int:
-        """Write packet blocks, and before them any other blocks that the reader took since the last call."""
+        """Write packet blocks, preceded by any other blocks that the reader took since the last call."""
         if self._is_new(window):
             self._copied = 0
         begin = self._copied - window.base
         if window.raw[begin:at].startswith(MAGIC):
-            # A section may say its length, which changes: -1 is "not stated".
+            # A section may state its length, which changes: -1 is "not specified".
             self._begin_section(
                 order, window.raw[begin + 8 : begin + 16], window.raw[begin + SECTION_HEADER : at - 4]
             )
@@ -139,7 +139,7 @@ class _Copy:
 
 
 def _comments(order: str, texts: Sequence[str], others: Bytes = b"") -> Bytes:
-    """Options with those comments before ``others``, which end themselves; no options at all for none."""
+    """Options with those comments before ``others``, which have their own end; no options at all without comments."""
     options = b""
     for text in texts:
         content = text.encode("utf-8", "backslashreplace")[:LONGEST_COMMENT].decode("utf-8", "ignore").encode()

@@ -35,11 +35,11 @@ class ByteSource(Protocol):
 
 
 class DamagedStreamError(Exception):
-    """Compressed bytes end too early or are not what they should be; says which, as the end of a sentence."""
+    """Compressed bytes end too early or are invalid; the message says which, as the end of a sentence."""
 
 
 class Decompressed:
-    """A ByteSource of decompressed bytes. Damage ends it; `problem` then says what it was (empty: none)."""
+    """A ByteSource of decompressed bytes. Damage ends it; `problem` then describes the damage (empty: none)."""
 
     def __init__(self, stored: ByteSource, decompress: "Callable[[_Input], Iterator[bytes]]", head: bytes) -> None:
         self.problem = ""
@@ -68,7 +68,7 @@ class _Input:
     def __init__(self, stored: ByteSource, head: bytes) -> None:
         self._stored = stored
         self._held = head
-        self._taken = 0  # of what is held
+        self._taken = 0  # of the bytes in memory
 
     def peek(self, count: int) -> bytes:
         """The next `count` bytes without taking them; fewer at the end."""
@@ -118,7 +118,9 @@ def _gunzip(pieces: _Input) -> Iterator[bytes]:
 
 
 def _inflate(inflater: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
-    """Decompress one step; if it fails, first yield what precedes the damage, found by asking for less and less."""
+    """Decompress one step; if it fails, first yield the bytes before the damage, found by asking for less and
+    less.
+    """
     before = inflater.copy()
     try:
         yield inflater.decompress(piece, STEP)
@@ -171,7 +173,7 @@ def _zstd_frame(pieces: _Input) -> Iterator[bytes]:
 
 
 def _zstd_header(descriptor: int) -> int:
-    """How many bytes a frame's header has, its magic among them (RFC 8878 §3.1.1.1)."""
+    """How many bytes a frame's header has, including its magic number (RFC 8878 §3.1.1.1)."""
     single_segment = descriptor >> 5 & 1
     window, dictionary = 1 - single_segment, (0, 1, 2, 4)[descriptor & 3]
     content_size = (single_segment, 2, 4, 8)[descriptor >> 6]

@@ -30,25 +30,25 @@ class PcapReader:
         major, minor, _, _, _, link_type = unpack_from(order + "HHiIII", window.raw, 4)
         if (major, minor) != (2, 4):
             raise NagleLabError(f"{name}: pcap version {major}.{minor} is not 2.4: convert it with editcap")
-        link_type &= 0xFFFF  # the rest tells of a frame check sequence
+        link_type &= 0xFFFF  # the other bits describe a frame check sequence
         interface = Interface(0, 0, link_type, resolution=9 if magic == NANOSECOND else 6)
         self._window, self._at = window, FILE_HEADER
         self.reached: int | None = None  # the byte where reading ended before the file did
         self._framing = PcapFraming(order, 24 if magic == MODIFIED else 16, interface)
         facts.link_types[link_type] = None
 
-    section = None  # the position says all
+    section = None  # the position is enough
 
     def go_to(self, position: Position) -> None:
-        """Begin at a position that another reader of the same file has reached; before :meth:`read`."""
+        """Begin at a position that another reader of the same file has reached; call it before :meth:`read`."""
         self._window.go_to(position.at)
         self._at = 0
 
     def read(self, taker: RecordTaker, until: int | None = None) -> Iterator[None]:
         """Have ``taker`` take all records; yields after each window.
 
-        With ``until``, ends after the first window that reaches that byte of the file; ``reached`` is then where.
-        Raises StoppedError where the file is cut or damaged.
+        With ``until``, ends after the first window that reaches that byte of the file; ``reached`` is then the
+        position. Raises StoppedError where the file is cut or damaged.
         """
         window, at = self._window, self._at
         while True:
@@ -79,10 +79,10 @@ class PcapReader:
 
 
 def heads(window: Window, at: int, framing: PcapFraming) -> Iterator[tuple[int, int, int, int, int]]:
-    """Each complete record in the window from ``at`` on, up to bytes that cannot be one.
+    """Each complete record in the window from ``at`` on, up to bytes that cannot be a record.
 
-    Yields where its packet begins in the window; its time, as seconds and their fraction in the file's unit; how many
-    bytes of it were captured; and how many it had on the wire.
+    Yields where its packet begins in the window; its time, as seconds and a fraction in the file's unit; how many of
+    its bytes were captured; and how many it had on the wire.
     """
     head_at = Struct(framing.order + "IIII").unpack_from
     header, end, raw = framing.header, window.end, window.raw
@@ -96,10 +96,10 @@ def heads(window: Window, at: int, framing: PcapFraming) -> Iterator[tuple[int, 
 
 
 def is_impossible(window: Window, at: int, framing: PcapFraming) -> bool:
-    """Whether the bytes at ``at`` in the window cannot be a record; False where they are too few to tell."""
+    """Whether the bytes at ``at`` in the window cannot be a record; False if there are too few bytes to decide."""
     if at + 12 > window.end:
         return False
     (captured,) = unpack_from(framing.order + "I", window.raw, at + 8)
     if captured or at + framing.header > window.end:
         return bool(captured > LONGEST_PACKET)
-    return not any(window.raw[at + 12 : at + 16])  # no packet has no bytes
+    return not any(window.raw[at + 12 : at + 16])  # there is no packet without bytes

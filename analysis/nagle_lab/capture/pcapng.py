@@ -20,7 +20,7 @@ MAGIC = SECTION.to_bytes(4, "big")
 BYTE_ORDER_MAGIC = 0x1A2B3C4D
 BYTE_ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 SHORTEST = {SECTION: 28, INTERFACE: 20, OBSOLETE_PACKET: 32, SIMPLE_PACKET: 16, STATISTICS: 24, PACKET: 32}
-# No packets, but Wireshark gives them frame numbers: systemd journal, custom, sysdig events.
+# Not packets, but Wireshark gives them frame numbers: systemd journal, custom, sysdig events.
 NUMBERED_TOO = (9, 0xBAD, 0x40000BAD, 0x204, 0x216, 0x221)
 PACKET_HEADER = 28  # of both kinds with a time stamp
 
@@ -30,7 +30,7 @@ MOST_ORDER_CHANGES = 1000  # changes of byte order
 END_OF_OPTIONS, COMMENT, IF_NAME, IF_TSRESOL, IF_TSOFFSET, EPB_FLAGS, ISB_IFDROP = 0, 1, 2, 9, 14, 2, 5
 MICROSECONDS = 6  # the resolution where if_tsresol is absent
 FARTHEST_OFFSET_S = 1 << 31
-FARTHEST_NS = 1 << 62  # so that the difference of two times is an int64, too
+FARTHEST_NS = 1 << 62  # so that the difference of two times also fits into an int64
 
 
 class PcapngReader:
@@ -49,22 +49,23 @@ class PcapngReader:
         self._order = order
         self._turns = 0
         self._interfaces: list[Interface] = []  # of the current section
-        self._dropped: list[int] = []  # by each of them
+        self._dropped: list[int] = []  # for each interface
         self._forgotten = 0  # interfaces of earlier sections
         self.reached: int | None = None  # the byte where reading ended before the file did
         self.section: Section | None = None  # and how far it had been read then
 
     def go_to(self, position: Position) -> None:
-        """Begin at a position that another reader of the same file has reached; before :meth:`read`."""
+        """Begin at a position that another reader of the same file has reached; call it before :meth:`read`."""
         assert position.section
         self._order, self._turns, interfaces, dropped, self._forgotten = position.section
         self._interfaces, self._dropped = [*interfaces], [*dropped]
         self._window.go_to(position.at)
 
     def read(self, taker: RecordTaker, until: int | None = None) -> Iterator[None]:
-        """Have all packets taken; yields after each window, raises StoppedError where the file is cut or damaged.
+        """Let the taker take all packets; yields after each window, raises StoppedError where the file is cut or
+        damaged.
 
-        Ends where a window does that goes up to byte ``until`` or beyond it, and says in ``reached`` where that is.
+        Ends with the first window that reaches byte ``until``; ``reached`` is then the position.
         """
         window, at = self._window, 0
         try:
@@ -167,7 +168,7 @@ class PcapngReader:
     def _impossible_length(self, at: int) -> str:
         raw, end = self._window.raw, self._window.end
         if at + 8 > end or (raw[at : at + len(MAGIC)] == MAGIC and at + 12 > end):
-            return ""  # too little of it is there to tell
+            return ""  # too few bytes to decide
         (length,) = unpack_from(self._order + "I", raw, at + 4)
         return "" if SHORTEST_BLOCK <= length <= LONGEST_BLOCK else f"a block says it is {length:,} bytes long"
 
@@ -211,7 +212,7 @@ def blocks(window: Window, at: int, order: str) -> Iterator[Block]:
 
 
 class PacketHead(NamedTuple):
-    """What stands before the packet in an enhanced or obsolete packet block."""
+    """The fields before the packet in an enhanced or obsolete packet block."""
 
     interface: int  # of the section
     ticks: int  # its time, in the unit of the interface
@@ -228,7 +229,9 @@ def packet_head(window: Window, at: int, kind: int, order: str) -> PacketHead:
 
 
 def block_fault(window: Window, block: Block, order: str, interfaces: int) -> str:
-    """What is wrong with a complete block, "" if nothing; ``interfaces`` is how many its section has described."""
+    """What is wrong with a complete block, "" if nothing; ``interfaces`` is the number that its section has
+    described.
+    """
     (trailer,) = unpack_from(order + "I", window.raw, block.end)
     if trailer != block.length or block.length & 3:
         return "a block's two lengths differ"
@@ -246,7 +249,7 @@ def block_fault(window: Window, block: Block, order: str, interfaces: int) -> st
 
 
 def packet_blocks(window: Window, at: int, order: str, interfaces: int) -> Iterator[Block]:
-    """Yield blocks from ``at`` on until one is not complete, no packet, or has a :func:`block_fault`."""
+    """Yield blocks from ``at`` on until one is incomplete, not a packet, or has a :func:`block_fault`."""
     for block in blocks(window, at, order):
         if block.type not in (PACKET, OBSOLETE_PACKET) or block_fault(window, block, order, interfaces):
             return
@@ -260,7 +263,7 @@ def _packet_fault(packet: PacketHead, length: int, interfaces: int) -> str:
 
 
 def nanoseconds(ticks: int, interface: Interface) -> int:
-    """The time of ``ticks`` of an interface, ns since 1970, rounded down; FARTHEST_NS at most."""
+    """The time of ``ticks`` of an interface in ns since 1970, rounded down, at most FARTHEST_NS."""
     exponent = interface.resolution & 0x7F
     if interface.resolution & 0x80:
         ns = ticks * 10**9 >> exponent
@@ -272,6 +275,6 @@ def nanoseconds(ticks: int, interface: Interface) -> int:
 
 
 def ticks(ns: int, interface: Interface) -> int:
-    """The time stamp of an interface at ``ns`` since 1970: the last one that is not later, and fits into 64 bits."""
+    """The time stamp of an interface at ``ns`` since 1970: the last one that is not later and fits into 64 bits."""
     per_s: int = (2 if interface.resolution & 0x80 else 10) ** (interface.resolution & 0x7F)
     return max(0, min((ns - interface.offset_ns) * per_s // 10**9, (1 << 64) - 1))

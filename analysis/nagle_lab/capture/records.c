@@ -1,5 +1,5 @@
 /* Records of pcap and packet blocks of pcapng, and the clock they go by: the twin of take.py, pcap.py, pcapng.py and
- * clock.py. A window of the capture is `end` bytes; what is taken are complete, ordinary records, everything else is
+ * clock.py. A window of the capture is `end` bytes. Only complete, ordinary records are taken; everything else is
  * left to Python, which says what it is. */
 #include "records.h"
 

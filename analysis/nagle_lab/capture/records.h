@@ -14,9 +14,9 @@ typedef struct {
 
 enum { STRAY = 8 }; /* see clock.py */
 
-typedef struct { /* how far the time of one interface has come; Watched in clock.py */
+typedef struct { /* the time of one interface so far; Watched in clock.py */
     int64_t high;
-    int64_t ahead[STRAY + 1]; /* a ring, `latest` the newest of them */
+    int64_t ahead[STRAY + 1]; /* a ring; `latest` is the newest */
     int64_t behind[STRAY + 1];
     int64_t first_behind;
     int32_t latest;
@@ -24,10 +24,10 @@ typedef struct { /* how far the time of one interface has come; Watched in clock
     int32_t n_behind;
 } watched;
 
-typedef struct { /* what of Clock goes into a snapshot as it is */
+typedef struct { /* the part of Clock that goes into a snapshot as it is */
     int64_t last_ts;
     int64_t epoch;
-    int64_t set_back_frame; /* 0: not seen set back */
+    int64_t set_back_frame; /* 0: it was not set back */
     int64_t set_back_by;
     int has_last;
     int in_file; /* a packet of this file was seen */
@@ -61,7 +61,7 @@ typedef struct { /* who takes records, as Taker in take.py */
 
 void clock_new_file(clock_state *clock);
 void clock_free(clock_state *clock);
-/* What is known of an interface, new or not; NULL: its section is over, or memory ran out. */
+/* The state of an interface, which may be new; NULL: its section is over, or memory ran out. */
 watched *clock_watched(clock_state *clock, int64_t interface, int *is_new);
 int64_t take_pcap(const taker *to, const uint8_t *buffer, int64_t at, int64_t end, int big_endian, int64_t header,
                   const interface_ *interface);

@@ -1,4 +1,4 @@
-"""What stands between a capture and who takes its records: interfaces, positions, and trouble with the input."""
+"""What a capture's reader and the taker of its records share: interfaces, positions, and trouble with the input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from nagle_lab.capture.window import Window
 
 
 class TroubleKind(StrEnum):
-    """Why a result is partial, or not to be taken at face value."""
+    """Why a result is partial, or must not be taken at face value."""
 
     TRUNCATED = "truncated"  # the input ends in the middle of a record
     DAMAGED = "damaged"  # bytes that cannot be what they should be; nothing after them was read
     CHANGED = "changed"  # the file changed while it was read
     UNORDERED = "unordered"  # rotated files given out of order, or many packets
-    SET_BACK = "set back"  # the clock was, between two packets of one interface
+    SET_BACK = "set back"  # the clock was set back between two packets of one interface
     UNTIMED = "untimed"  # packets without a time of capture
     LOST = "lost"  # packets the capturing program says it dropped
 
 
 class Trouble(str):
-    """One thing a person must know about the input: a sentence that names the file, and its `kind`."""
+    """One thing a person must know about the input: a sentence that names the file, with its `kind`."""
 
     __slots__ = ("kind",)
 
@@ -38,7 +38,7 @@ class Trouble(str):
 class StoppedError(Exception):
     """Why the records of a file end before the file does; raised after all good ones were taken.
 
-    ``position`` is a byte of the file, decompressed if need be; ``what`` says what is there, as half a sentence.
+    ``position`` is a byte of the file, after decompression; ``what`` says what is there, as part of a sentence.
     """
 
     def __init__(self, kind: TroubleKind, position: int, what: str) -> None:
@@ -50,23 +50,23 @@ class StoppedError(Exception):
 
 @dataclass
 class Facts:
-    """What reading found out about the input; complete once all records have been read."""
+    """What reading has shown about the input; complete once all records have been read."""
 
     formats: dict[str, None] = field(default_factory=dict)  # "pcap", "pcapng", in order of appearance
     link_types: dict[int, None] = field(default_factory=dict)  # LINKTYPE_… numbers, likewise
     packets: int = 0  # frames in the input, as Wireshark counts them; some have no record
-    untimed: int = 0  # packets without a time of capture, and so not among the records
+    untimed: int = 0  # packets without a time of capture, which are not among the records
     dropped: int = 0  # packets the capturing program says it lost
     dropped_before: int = 0  # of these, already warned about
     trouble: list[Trouble] = field(default_factory=list)
-    kernel_answers: list[KernelAnswer] = field(default_factory=list)  # what it said of data in sockets
+    kernel_answers: list[KernelAnswer] = field(default_factory=list)  # what it said about data in sockets
 
     def warn(self, kind: TroubleKind, text: str) -> None:
         """Add trouble: a sentence that names the file."""
         self.trouble.append(Trouble(kind, text))
 
     def warn_lost(self, name: str) -> None:
-        """Note that packets of the file of that name were dropped, if some were since this was noted last."""
+        """Add trouble if packets of the file of that name were dropped since the last call."""
         lost, self.dropped_before = self.dropped - self.dropped_before, self.dropped
         if lost > 0:
             self.warn(TroubleKind.LOST, f"{name}: {lost:,} packets were dropped while capturing")
@@ -85,7 +85,7 @@ class Interface(NamedTuple):
 
 
 class Section(NamedTuple):
-    """How far a pcapng file has been read, besides the position: its section, and what was counted before it."""
+    """The state of reading a pcapng file, besides the position: its section, and the counts before it."""
 
     order: str  # "<" or ">"
     turns: int  # changes of byte order so far
@@ -95,12 +95,12 @@ class Section(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Between two records of a file: where another reader goes on."""
+    """A position between two records of a file, from which another reader continues."""
 
     at: int  # byte
     packets: int  # frames before the file
     untimed: int  # packets without a time of capture before it
-    as_opened: tuple[int, int] | None = None  # its size and time when it was opened first (Stored)
+    as_opened: tuple[int, int] | None = None  # its size and time when it was first opened (Stored)
     section: Section | None = None  # of a pcapng file
 
 
@@ -113,35 +113,35 @@ class PcapFraming(NamedTuple):
 
 
 class ClockState(Protocol):
-    """Whether time goes on (:class:`nagle_lab.capture.clock.Clock`), wherever that is kept."""
+    """Whether time advances (:class:`nagle_lab.capture.clock.Clock`), in either engine."""
 
     @property
     def set_back(self) -> tuple[int, int] | None:
-        """The frame at which the clock was seen set back, and by how many ns."""
+        """The frame at which the clock was set back, and by how many ns."""
 
     @property
     def epoch(self) -> int:
         """The epoch of the packet taken last: how many breaks the clock had (:mod:`nagle_lab.capture.clock`)."""
 
     def new_file(self) -> None:
-        """What follows is another file's."""
+        """The following packets are of another file."""
 
     def begins_before(self) -> bool:
-        """Whether the file began before the one before it ended; True once."""
+        """Whether this file began before the previous one ended; True only once."""
 
 
 class RecordTaker(Protocol):
     """Who takes the records of a capture: plain Python, or its C twin.
 
-    Both take complete records from ``window`` at ``at`` on, and return the position of the first one that is
-    incomplete, or that they leave to the reader: whatever is not an ordinary packet.
+    Both take complete records from ``window`` at ``at`` on, and return the position of the first record that is
+    incomplete or that they leave to the reader because it is not an ordinary packet.
     """
 
-    frames: int  # so far, in the whole input; the reader counts those that are no packets
+    frames: int  # so far, in the whole input; the reader adds frames that are not packets
 
     @property
     def clock(self) -> ClockState:
-        """Whether the times of the records go on."""
+        """Whether the times of the records advance."""
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:
         """Take pcap records."""

@@ -1,7 +1,7 @@
 """The bytes of the input as they are stored: files, one after the other, or standard input, with their SHA-256.
 
-A path with a protocol (s3://, gs://, hdfs://, ssh://) is read through fsspec. And files that are written whole or not
-at all.
+A path with a protocol (s3://, gs://, hdfs://, ssh://) is read through fsspec. Also: writing files whole or not at
+all.
 """
 
 import io
@@ -18,13 +18,13 @@ from nagle_lab.errors import NagleLabError, naming
 STDIN, STDIN_NAME = "-", "standard input"
 
 
-WORTH_A_THREAD = 1 << 19  # bytes that take longer to add to a SHA-256 than a thread takes to begin
+WORTH_A_THREAD = 1 << 19  # adding so many bytes to a SHA-256 takes longer than starting a thread
 
 
 class Checksum:
-    """The SHA-256 of what is read, where it is asked for, and how many bytes that was.
+    """The SHA-256 of the bytes read, if it is asked for, and how many bytes that was.
 
-    Large chunks are added in a thread, beside whatever comes next: hashlib releases the GIL meanwhile.
+    Large chunks are added in a thread, while the caller goes on: hashlib releases the GIL meanwhile.
     """
 
     def __init__(self, sha256: bool) -> None:
@@ -43,14 +43,14 @@ class Checksum:
             return
         self._wait()
         if len(chunk) >= WORTH_A_THREAD:
-            with suppress(RuntimeError):  # there are no threads: in a browser, or no more
+            with suppress(RuntimeError):  # there are no threads (in a browser), or no more of them
                 self._adding = Thread(target=self._sha256.update, args=(bytes(chunk),))
                 self._adding.start()
                 return
         self._sha256.update(chunk)
 
     def hexdigest(self) -> str:
-        """The checksum of everything so far, hexadecimal; "" where it is not asked for."""
+        """The checksum of everything so far, hexadecimal; "" if it is not asked for."""
         self._wait()
         return self._sha256.hexdigest() if self._sha256 else ""
 
@@ -60,13 +60,13 @@ class Checksum:
 
 
 class Stored:
-    """One stored file, read once from front to end; `changed` and `error` tell afterwards how that went.
+    """One stored file, read once from beginning to end; afterwards `changed` and `error` say whether that succeeded.
 
-    ``path`` is its path, or a file that is open already, whose ``name`` is what to call it.
+    ``path`` is its path, or an open file, which messages call by its ``name``.
 
     Attributes
     ----------
-    as_opened : size and time of the last change (ns) of a regular file when it was opened; None of any other
+    as_opened : size and time of the last change (ns) of a regular file when it was opened; None for any other file
     """
 
     def __init__(self, path: str | io.FileIO, checksum: Checksum) -> None:
@@ -85,11 +85,11 @@ class Stored:
 
     @property
     def expected_bytes(self) -> int:
-        """The size of a file; 0 where none is known."""
+        """The size of a file; 0 if it is not known."""
         return self.as_opened[0] if self.as_opened else 0
 
     def readinto(self, view: memoryview) -> int:
-        """Fill `view` from its start as far as one read goes; how many bytes that was, 0 at the end of the file."""
+        """Fill `view` from its start with one read; returns the number of bytes, 0 at the end of the file."""
         try:
             count = self._file.readinto(view) or 0
         except OSError as error:
@@ -100,12 +100,12 @@ class Stored:
         return count
 
     def seek(self, position: int) -> None:
-        """Go on at another byte of a file. Raises OSError for what has no positions, such as a pipe."""
+        """Continue at another byte of a file. Raises OSError for an input without positions, such as a pipe."""
         self._file.seek(position)
         self.byte_count = position
 
     def drain(self) -> None:
-        """Read what is left of a file, for the checksum. What a pipe brings may never end."""
+        """Read the rest of a file, for the checksum, but not that of a pipe, which may never end."""
         if not self.as_opened:
             return
         buffer = memoryview(bytearray(1 << 16))
@@ -114,7 +114,7 @@ class Stored:
 
     @property
     def changed(self) -> str:
-        """How the file changed since it was opened; empty if it did not, or that cannot be told."""
+        """How the file changed since it was opened; empty if it did not, or if that is not known."""
         before, after = self.as_opened, self._size_and_mtime()
         if before is None or after is None or before == after:
             return ""
@@ -128,7 +128,7 @@ class Stored:
 
 
 class Remote(io.RawIOBase):
-    """A file of another file system, through fsspec; what goes wrong while it is read is an OSError."""
+    """A file of another file system, through fsspec; any failure while it is read becomes an OSError."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -143,7 +143,7 @@ class Remote(io.RawIOBase):
             raise NagleLabError(f"{path}: cannot be opened: {first_line(error)}") from error
 
     def readinto(self, view: Any) -> int:
-        """Fill `view` from its start as far as there is more; how many bytes that was, 0 at the end of the file."""
+        """Fill `view` from its start with what there is; returns the number of bytes, 0 at the end of the file."""
         try:
             content = self._file.read(len(view))
         except Exception as error:
@@ -152,7 +152,7 @@ class Remote(io.RawIOBase):
         return len(content)
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        """Go on at another byte."""
+        """Continue at another byte."""
         try:
             reached: int = self._file.seek(position, whence)
         except Exception as error:
@@ -168,12 +168,12 @@ class Remote(io.RawIOBase):
 
 @contextmanager
 def writing_whole(file: Path) -> Iterator[BinaryIO]:
-    """A stream whose bytes are ``file``, over an earlier one, once the block ends; after an exception it never was.
+    """A stream whose bytes replace ``file`` when the block ends; after an exception ``file`` is unchanged.
 
     Raises OSError.
     """
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)  # of a process of that number that was killed; or a link that somebody put there
+    part.unlink(missing_ok=True)  # left by a killed process of that number; or a link that somebody put there
     try:
         stream = part.open("xb")
         try:
@@ -187,7 +187,7 @@ def writing_whole(file: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write ``file``, over an earlier one, whole or not at all. Raises OSError."""
+    """Write or replace ``file``, whole or not at all. Raises OSError."""
     with writing_whole(file) as stream, naming(file):
         stream.write(content)
 

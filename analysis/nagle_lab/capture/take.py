@@ -1,4 +1,4 @@
-"""Records taken one by one, in plain Python: the specification, and what is used where there is no C compiler."""
+"""Records taken one by one, in plain Python: the specification, and the code that runs without a C compiler."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -15,8 +15,8 @@ from nagle_lab.capture.window import Window
 class Record(NamedTuple):
     """One record of a capture."""
 
-    buffer: bytearray  # that it is in
-    at: int  # where its link layer begins in that
+    buffer: bytearray  # that contains it
+    at: int  # where its link layer begins in the buffer
     captured: int  # bytes
     original: int  # bytes on the wire
     link_type: int  # LINKTYPE_…
@@ -32,11 +32,11 @@ class Record(NamedTuple):
 
 
 Take = Callable[[bytearray, int, int, int, int, int, int, int, int], object]
-"""Takes the fields of one :class:`Record`, in their order: to make one of each would take a third longer."""
+"""Takes the fields of one :class:`Record`, in their order: creating a Record each time would take a third longer."""
 
 
 def records(capture: Capture) -> Iterator[Record]:
-    """Every record of an open capture, in file order; the buffer keeps it until the next one is asked for."""
+    """Every record of an open capture, in file order; each stays in the buffer until the next one is asked for."""
     taken: list[Record] = []
     for _window in capture.read(Taker(lambda *record: taken.append(Record(*record)))):
         yield from taken

@@ -12,7 +12,7 @@ class Window:
     def __init__(self, source: ByteSource, head: bytes = b"", *, size: int) -> None:
         self.base = 0
         self.end = len(head)
-        self.at_end = False  # no more to come
+        self.at_end = False  # the stream has ended
         self._source = source
         self.raw = bytearray(max(size, SMALLEST))
         self.raw[: self.end] = head
@@ -20,7 +20,7 @@ class Window:
             self._read()
 
     def slide(self, used: int) -> None:
-        """Drop the first ``used`` bytes and read on, as much as is there; if that is 0, the window grows first."""
+        """Drop the first ``used`` bytes and read what is available; if ``used`` is 0, the window grows first."""
         kept = self.end - used
         if used:
             self.raw[:kept] = self.raw[used : self.end]
@@ -31,7 +31,9 @@ class Window:
         self._read()
 
     def go_to(self, position: int) -> None:
-        """Go on at another position of the stream; of a stored file only, as a pipe or a decompressor has none."""
+        """Continue at another position of the stream. It must be a stored file: a pipe or a decompressor has no
+        positions.
+        """
         self._source.seek(position)  # type: ignore[attr-defined]
         self.base, self.end = position, 0
         self._read()
