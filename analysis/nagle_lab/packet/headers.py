@@ -1,4 +1,4 @@
-"""Headers within headers: how far one packet has been taken apart, and what comes next in it.
+"""Headers within headers: how far one packet has been decoded, and what comes next in it.
 
 Every layer is a function that moves a packet past one header and says what kind comes next.
 """
@@ -12,7 +12,7 @@ U16 = Struct(">H").unpack_from
 
 
 class Packet:
-    """One captured packet and where decoding has got to in it. Positions are offsets in ``buffer``.
+    """One captured packet, and how far it has been decoded. Positions are offsets in ``buffer``.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class Packet:
     captured_end : the end of what was captured
     wire_end : the end of the packet on the wire
     end : the end of the innermost IP packet on the wire, by its length field
-    src, dst : its addresses, 16 bytes; IPv4 mapped into IPv6 (::ffff:a.b.c.d, RFC 4291 §2.5.5.2)
+    src, dst : that packet's addresses, 16 bytes; IPv4 mapped into IPv6 (::ffff:a.b.c.d, RFC 4291 §2.5.5.2)
     ip_id : its IPv4 identification; 0 for IPv6
     ttl : its time to live, or hop limit
     """
@@ -38,18 +38,18 @@ class Packet:
         self.ip_id = self.ttl = 0
 
     def has(self, count: int) -> bool:
-        """Whether ``count`` more bytes were captured; if not, decoding ends here, and the kind says why."""
+        """Whether ``count`` more bytes were captured; if not, decoding ends here, and ``kind`` says why."""
         if self.at + count <= self.captured_end:
             return True
         self.kind |= kinds.CUT if self.captured_end < self.wire_end else kinds.INCOMPLETE
         return False
 
     def u8(self, skip: int = 0) -> int:
-        """The next byte after ``skip`` bytes, a number."""
+        """The byte after the next ``skip`` bytes, as a number."""
         return self.buffer[self.at + skip]
 
     def u16(self, skip: int = 0) -> int:
-        """The next two bytes after ``skip`` bytes, a number in network byte order."""
+        """The two bytes after the next ``skip`` bytes, as a number in network byte order."""
         value: int = U16(self.buffer, self.at + skip)[0]
         return value
 

@@ -52,7 +52,7 @@ def _ipv6(packet: Packet) -> None:
 
 
 def _extension(unit: int) -> Layer:
-    """An extension header: next protocol, then its own length in units of so many bytes, without the first 8."""
+    """An extension header: next protocol, then its own length in units of ``unit`` bytes, without the first 8."""
 
     def layer(packet: Packet) -> None:
         if packet.has(8):
@@ -79,7 +79,7 @@ def _gre(packet: Packet) -> None:
         return
     checksum, key, sequence = ((flags & bit != 0) * 4 for bit in (0x8000, 0x2000, 0x1000))
     acknowledgement = (flags & 0x0080 != 0) * 4
-    # RFC 2637 (version 1): the key is always there; it may acknowledge.
+    # RFC 2637 (version 1): the key is always there; an acknowledgement number may be.
     packet.at += 8 + sequence + acknowledgement if version else 4 + checksum + key + sequence
     packet.kind = protocol
 

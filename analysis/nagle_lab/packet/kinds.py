@@ -1,14 +1,14 @@
 """Kinds of headers: the numbers that say what comes next in a packet, and their names for people.
 
-A kind is an EtherType, or an IP protocol, link type, … with a mark that keeps these from being mistaken for each
-other. Where decoding ends before TCP, the kind also says why.
+A kind is an EtherType, or an IP protocol, link type, … with a mark that distinguishes these. Where decoding ends
+before TCP, the kind also says why.
 """
 
 IP_PROTOCOL, LINK_TYPE, PPP_PROTOCOL, FAMILY = 0x10000, 0x20000, 0x30000, 0x40000
-SPACE = 0x70000  # which of them; EtherTypes have no mark
+SPACE = 0x70000  # the mark; EtherTypes have none
 
 CUT, INCOMPLETE, MALFORMED, FRAGMENT, OPAQUE = 0x100000, 0x200000, 0x300000, 0x400000, 0x500000
-REASON = 0xF00000  # why decoding ended here; 0 if there is just nothing that decodes it
+REASON = 0xF00000  # why decoding ended here; 0 if nothing decodes it
 
 IPV4, IPV6 = 0x0800, 0x86DD
 VLAN_TAGS = (0x8100, 0x88A8, 0x9100)

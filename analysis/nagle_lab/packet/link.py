@@ -48,7 +48,7 @@ def _loopback(packet: Packet) -> None:
 
 
 def _mpls(packet: Packet) -> None:
-    """One label. Below the last there is no type: IP shows by its version; a pseudowire (0) is left alone."""
+    """One label. There is no type below the last one: its version shows IP; a pseudowire (0) is not decoded."""
     if not packet.has(5):
         return
     if packet.u8(2) & 1:

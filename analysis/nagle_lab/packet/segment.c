@@ -1,5 +1,5 @@
-/* The TCP segment in a packet: the twin of headers.py, link.py, ip.py and segment.py, function for function.
- * Every byte is read through the cursor below, which does not go beyond what was captured. */
+/* The TCP segment in a packet: the twin of headers.py, link.py, ip.py and segment.py, function for function. * Every
+ * byte is read through the cursor below, which never goes beyond the captured bytes. */
 #include "segment.h"
 
 #include <string.h>
@@ -228,7 +228,7 @@ static void udp(packet *p)
     }
 }
 
-/* Takes one header off; whether what came next has a layer here. */
+/* Removes one header. Returns whether the next header has a layer here. */
 static int peel(packet *p)
 {
     switch (p->kind) {
@@ -269,7 +269,7 @@ static int peel(packet *p)
     }
 }
 
-/* Takes off Ethernet and IPv4, if that is all there is before TCP: most packets by far, so at once. */
+/* Removes Ethernet and IPv4 at once, if nothing else comes before TCP, as in most packets by far. */
 static int take_usual(packet *p)
 {
     int64_t ip = p->at + ETHERNET_HEADER;
@@ -311,7 +311,7 @@ static int kernel_of(uint32_t order, uint8_t ttl, int64_t window, int64_t mss)
     return 64 < ttl && ttl <= 128 && (order == 0x234 || order == 0x2348) ? WINDOWS : UNKNOWN_KERNEL;
 }
 
-/* The options of the next `size` bytes. Returns the kinds of all but padding, a hexadecimal digit each. */
+/* The options of the next `size` bytes. Returns the kinds of all except padding, a hexadecimal digit each. */
 static uint32_t read_options(const packet *p, int64_t size, segment *s)
 {
     int64_t skip = 0;

@@ -33,8 +33,8 @@ typedef struct {
     uint8_t timestamps;
 } segment;
 
-/* The TCP segment in a packet: fills in all of it but frame, time, epoch and interface, and returns -1; or returns the
- * kind of what there is instead (kinds.py). */
+/* The TCP segment in a packet: fills in all fields except frame, time, epoch and interface, and returns -1; or
+ * returns the kind of what is there instead (kinds.py). */
 int64_t decode(const uint8_t *buffer, int64_t at, int64_t captured, int64_t original, int32_t link_type, segment *s);
 
 #endif

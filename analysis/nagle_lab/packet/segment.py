@@ -20,15 +20,15 @@ HEADER = Struct(">HHIIHH4x")
 USUAL, USUAL_HEADERS = Struct(">12xH BxHHHBB2x4s4s HHIIHH4x").unpack_from, 54
 TIMESTAMPS_ALONE, USUAL_HEADERS_AND_TIMESTAMPS = Struct(">III").unpack_from, 66
 USUAL_LINK_TYPE, USUAL_VERSION_IHL, USUAL_IP_HEADER, USUAL_PROTOCOL = 1, 0x45, 20, 6  # Ethernet; IPv4; bytes; TCP
-WITHOUT_OPTIONS, WITH_TIMESTAMPS, NOP_NOP_TIMESTAMPS = 5, 8, 0x0101080A  # the former are 32-bit words of a header
+WITHOUT_OPTIONS, WITH_TIMESTAMPS, NOP_NOP_TIMESTAMPS = 5, 8, 0x0101080A  # header lengths in 32-bit words; bytes
 FLAGS = 0xFFF
 TIMESTAMPS = Struct(">II")
 OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_TIMESTAMPS = 0, 1, 2, 3, 8
 
 LAYERS: dict[int, Layer] = LINK_LAYERS | IP_LAYERS
 MOST_LAYERS = 16
-OPTIONS_CUT = -2  # the window scale where the capture cut the options off
-LONGEST = 1 << 30  # payload bytes; segmentation offload makes some megabytes, a damaged length any number
+OPTIONS_CUT = -2  # value of the window scale if the capture cut the options off
+LONGEST = 1 << 30  # payload bytes; offload makes up to some megabytes, a damaged length any number
 
 
 class Kernel(IntEnum):
@@ -40,7 +40,7 @@ class Kernel(IntEnum):
     BSD = 3  # macOS, iOS and FreeBSD
 
 
-class Segment(msgspec.Struct, frozen=True, gc=False):  # made and read four times as fast as a NamedTuple
+class Segment(msgspec.Struct, frozen=True, gc=False):  # created and read four times as fast as a NamedTuple
     """One TCP segment as it was captured; the fields are those of ``segment`` in segment.h."""
 
     frame: int  # 1-based position in the capture, as in Wireshark
@@ -63,7 +63,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):  # made and read four time
     ip_id: int  # IPv4 identification, tells a packet captured twice from one sent twice; 0 for IPv6
     kernel: int = 0  # Kernel, of a SYN; else 0
     ttl: int = 0  # time to live, or hop limit
-    wscale: int = -1  # shift count; -1 without the option, OPTIONS_CUT where they were
+    wscale: int = -1  # shift count; -1 without the option, OPTIONS_CUT if the options were cut off
     timestamps: int = 0  # whether it has the option
 
 
@@ -71,7 +71,7 @@ def decode(
     buffer: bytes | bytearray, at: int, captured: int, original: int, link_type: int, frame: int, ts: int, epoch: int,
     interface: int,
 ) -> Segment | int:  # fmt: skip
-    """Decode the TCP segment in a packet, or return the kind of what there is instead (nagle_lab.packet.kinds).
+    """Decode the TCP segment in a packet, or return the kind of what is there instead (nagle_lab.packet.kinds).
 
     Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, VXLAN and Geneve, and IPv6 extension headers; addresses and
     length are those of the innermost IP header. It raises nothing, whatever the bytes are.
@@ -113,7 +113,9 @@ def decode(
 
 
 def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, interface: int) -> Segment | int:
-    """Decode the TCP segment that comes next in a packet; its header was captured, its options perhaps in part."""
+    """Decode the TCP segment that comes next in a packet; its header was captured, its options perhaps only in
+    part.
+    """
     buffer, at = packet.buffer, packet.at
     sport, dport, seq, ack, offset_flags, window = HEADER.unpack_from(buffer, at)
     header = (offset_flags >> 12) * 4
@@ -134,7 +136,7 @@ def _decode_tcp(packet: Packet, original: int, frame: int, ts: int, epoch: int, 
 
 
 def peel(packet: Packet) -> None:
-    """Take off all headers that are known, from the outermost inwards, MOST_LAYERS at most."""
+    """Remove all known headers, from the outermost inwards, at most MOST_LAYERS."""
     for _ in range(MOST_LAYERS):
         layer = LAYERS.get(packet.kind)
         if layer is None:
@@ -147,8 +149,8 @@ def peel(packet: Packet) -> None:
 def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int, int, int, int, int]:
     """Read TCP options from ``at`` up to ``end`` (RFC 9293 §3.2, RFC 7323).
 
-    Returns MSS (bytes; 0 none), window scale (-1 none), whether there are timestamps, TSval and TSecr. Last the
-    kinds of all options but padding, in their order, a hexadecimal digit each; 0 where an option is damaged.
+    Returns MSS (bytes; 0 none), window scale (-1 none), whether there are timestamps, TSval and TSecr. The last value
+    is the kinds of all options except padding, in order, one hexadecimal digit each; 0 if an option is damaged.
     """
     mss = timestamps = tsval = tsecr = order = 0
     wscale = -1
@@ -172,11 +174,12 @@ def read_options(buffer: bytes | bytearray, at: int, end: int) -> tuple[int, int
 
 
 def kernel_of(order: int, ttl: int, window: int, mss: int) -> Kernel:
-    """Whose SYN has options in that order, that TTL on arrival, that window (bytes, unscaled) and that MSS.
+    """The kernel whose SYN has options in that order, that TTL on arrival, that window (bytes, unscaled) and that
+    MSS.
 
     MSS is 2, window scale 3, SACK permitted 4, timestamps 8. TTLs begin at 64, but at 128 with Windows. The window of
-    Linux is a multiple of the MSS, with timestamps or without, or of that of Ethernet, where the path made it less;
-    gVisor, which has Linux's order, knows nothing of that.
+    Linux is a multiple of the MSS, with or without timestamps, or of Ethernet's MSS, if the path made the MSS less;
+    that of gVisor, which has Linux's order, is not.
     """
     if 32 < ttl <= 64:
         if order in (0x2483, 0x243, 0x248):
@@ -198,7 +201,7 @@ def end_text(address: str, port: int) -> str:
 
 
 def split_end(text: str) -> tuple[str, int] | None:
-    """Address, perhaps none, and port of a text as :func:`end_text` writes it; None where it is no such text."""
+    """Address, which may be missing, and port of a text as :func:`end_text` writes it; None for any other text."""
     address, colon, port = text.rpartition(":")
     return (address, int(port)) if colon and port.isdecimal() and 0 < int(port) < 65536 else None
 
