@@ -18,12 +18,13 @@ _STALLS_AT_ONCE = 1 << 12
 
 
 def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = False) -> None:
-    """Write the capture of ``paths``, which ``result`` is of, to ``out`` as commented pcapng, whole or not at all.
+    """Write the capture ``paths``, whose result is ``result``, to ``out`` as commented pcapng, whole or not at all.
 
     Raises
     ------
     NagleLabError
-        There is no packet; ``out`` exists and not ``force``, is one of ``paths``, or no file; the capture changed.
+        There is no packet; ``out`` exists without ``force``, is one of ``paths``, or is not a file; or the capture
+        changed.
     """
     _require_free(out, paths, force)
     if not result.source.packets:
@@ -59,8 +60,9 @@ def verdict_comment(result: Result) -> str:
 def comments(result: Result) -> Iterator[tuple[int, str]]:
     """(frame, comment) in order of frames: the verdict on the first, then three for every stall.
 
-    Stalls come in order of their release and each begins earlier, so those of one step are held until no later step
-    can begin before them; memory is bounded by the stalls of a step and those that go on at the same time.
+    Stalls come in order of their release, and each begins before its release. So the comments of one step are kept
+    until no stall of a later step can begin before them. Memory is bounded by the stalls of one step and those that
+    overlap it.
     """
     yield 1, verdict_comment(result)
     stalls, count = result.stalls, len(result.stalls)
@@ -98,9 +100,9 @@ def _of_stall(stall: Stall, name: str) -> Iterator[tuple[int, str]]:
 
 
 def frame_filter(result: Result) -> tuple[str, int]:
-    """A display filter of frame numbers, and how many stalls it selects: all, or the first ones that fit.
+    """A display filter of frame numbers, and how many stalls it selects: all, or as many of the first as fit.
 
-    Raises NagleLabError where there is no stall to select.
+    Raises NagleLabError if there is no stall to select.
     """
     if not result.stalls:
         raise NagleLabError(f"{result.source.file}: there is no stall to select: {result.verdict}, {result.reason}")

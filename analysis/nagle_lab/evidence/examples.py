@@ -16,10 +16,10 @@ from nagle_lab.evidence.sequence import TimeSequence, time_sequence
 from nagle_lab.evidence.software import NodelaySetting, software_seen
 from nagle_lab.tcp.events import MS
 
-_WHOLE = 40  # packets up to which all of a connection is shown over time
-_BEFORE = 11  # of a longer one, that many before the trigger
+_WHOLE = 40  # a connection with at most so many packets is shown whole over time
+_BEFORE = 11  # of a longer connection, packets shown before the trigger
 _MOST_ROWS = 16  # of an exchange without a stall
-_LOOKED_THROUGH = 1_000  # exchanges of a connection, for a typical one
+_LOOKED_THROUGH = 1_000  # exchanges of a connection, to find a typical one
 _LONGEST, _SHORTEST = "The longest", "The shortest"
 
 
@@ -39,22 +39,22 @@ class ChosenStall:
 
 @dataclass(frozen=True)
 class Examples:
-    """What there is to draw; nothing of a capture that cannot be read again."""
+    """What there is to draw; nothing for a capture that cannot be read again."""
 
     typical: Ladder | None = None
     stalls: Sequence[tuple[ChosenStall, Ladder]] = ()
     over_time: TimeSequence | None = None
     exchange: Ladder | None = None  # where there is no stall
-    software: NodelaySetting | None = None  # that held the data, or of the busiest server, where it names itself
+    software: NodelaySetting | None = None  # of the end that held, or of the busiest server, if it names itself
     written: Ladder | None = None  # a stall with the two calls that wrote it, where system calls were recorded
 
 
 def examples(
     files: Sequence[Path], result: Result, port: int | None = None, *, typical_only: bool = False
 ) -> Examples:
-    """Read the capture in ``files`` once more, for the typical stall no further than that.
+    """Read the capture in ``files`` once more; if only the typical stall is wanted, no further than that.
 
-    ``port`` is the server's where others are not judged.
+    ``port`` is the server's, if only connections to it are judged.
     """
     if not files:
         return Examples()
@@ -88,7 +88,7 @@ def written_ladder(files: Sequence[Path], result: Result, writes: Writes) -> Lad
 
 
 def _typical_pair(writes: Writes) -> HeldWrite | None:
-    """Of the most frequent places the one whose hold is the median."""
+    """Among the stalls of the most frequent places, the one with the median hold."""
     if not writes.groups:
         return None
     places = _places(writes.groups[0].trigger), _places(writes.groups[0].held)
@@ -129,7 +129,9 @@ def _over_time(connection: Connection, stall: Stall) -> PacketWindow:
 
 
 def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder | None:
-    """An exchange of the connection that has most of them: the one that takes nearest to the capture's median."""
+    """An exchange of the connection with the most exchanges: the one whose duration is nearest to the capture's
+    median.
+    """
     connection = busiest(result, (c for c in result.connections if port in (None, c.server.port)))
     if connection is None:
         return None
@@ -148,7 +150,7 @@ class _Exchange:
     """One exchange: its first packets, and how long it took."""
 
     steps: list[Step]
-    took_ms: float = math.inf  # from the request's first data to the answer's last; no answer was captured
+    took_ms: float = math.inf  # from the request's first data to the answer's last; infinite: no answer was captured
 
     def add(self, step: Step) -> None:
         """Add its next packet."""
@@ -161,7 +163,7 @@ class _Exchange:
 def _exchanges(steps: Iterator[Step]) -> Iterator[_Exchange]:
     """Each exchange of a connection: it begins with the client's first data after an answer.
 
-    It ends before the next, or where an end closes the connection after the answer.
+    It ends before the next exchange, or where an end closes the connection after the answer.
     """
     exchange: _Exchange | None = None
     answered = True

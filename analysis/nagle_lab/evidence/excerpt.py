@@ -1,4 +1,4 @@
-"""Packets of chosen connections, and segments of a capture, read again: whatever shows packets gets them here."""
+"""Packets of chosen connections, and segments of a capture, read again for every view that shows packets."""
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Sequence
@@ -27,8 +27,8 @@ def segments(
 ) -> Iterator[Segment]:
     """Every segment of a capture file, or of rotated ones, in file order.
 
-    Only those between one of the pairs ``ends``, in either direction, and from ``first_frame`` on; no more
-    is read than what is asked for takes.
+    Only those between one of the pairs ``ends``, in either direction, and from ``first_frame`` on. No more is read
+    than necessary.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def _decoded(capture: Capture, _: EndPair | None, first_frame: int) -> Iterator[
 
 
 def _collected(capture: Capture, only: EndPair | None, first_frame: int) -> Iterator[Segment]:
-    """By the compiled engine; of all connections, or those of ``only`` one pair of ends."""
+    """By the compiled engine; of all connections, or of the one between the ends ``only``."""
     assert compiled.LIBRARY is not None
     with compiled.CompiledEngine(compiled.LIBRARY) as engine:
         engine.collect(only, first_frame)
@@ -86,8 +86,8 @@ class Excerpt:
 
     connection: Connection
     steps: Sequence[Step]
-    first: int  # which of the connection's packets the first one is, from 1
-    file: str = ""  # that the frames are of, or the first and the last of rotated ones
+    first: int  # the number of the first packet on its connection, from 1
+    file: str = ""  # the file of the frames, or the first and the last of rotated ones
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class PacketWindow:
 
 
 def excerpts(files: Sequence[Path | str], windows: Sequence[PacketWindow]) -> list[Excerpt]:
-    """One excerpt for each window, in one reading that ends with the last packet wanted.
+    """One excerpt for each window, in one reading, which ends with the last packet wanted.
 
     ``files`` is the capture, or the rotated ones that are read as one.
     """
@@ -153,7 +153,7 @@ class _Reader:
         self.done = len(self._before) + len(self._steps) >= self.window.at_most
 
     def excerpt(self, file: str) -> Excerpt:
-        """What has been picked, of the capture of that name."""
+        """The packets picked, from the capture of that name."""
         first = self._passed - len(self._before) + 1
         return Excerpt(self.window.connection, [*self._before, *self._steps], first, file)
 
@@ -162,7 +162,7 @@ def _packets(
     files: Path | Sequence[Path | str], connections: Sequence[Connection]
 ) -> Iterator[tuple[Connection, Step]]:
     """The packets of some connections, in capture order."""
-    # Who sends that way: connection, and whether its client.
+    # Who sends in that direction: the connection, and whether it is its client.
     senders: dict[EndPair, list[tuple[Connection, bool]]] = {}
     untranslated: dict[EndPair, EndPair] = {}
     for connection in connections:
@@ -191,7 +191,7 @@ def _packets(
 
 
 def ways_of(connection: Connection) -> list[EndPair]:
-    """From where to where its client's segments go, then its server's, also as translated (``answers_as``)."""
+    """Source and destination of the client's segments, then of the server's, also as translated (``answers_as``)."""
     client = packed_endpoint(connection.client)
     answering = [connection.server, *([connection.answers_as] if connection.answers_as else [])]
     return [(*client, *packed_endpoint(connection.server)), *((*packed_endpoint(end), *client) for end in answering)]

@@ -1,4 +1,4 @@
-"""What captures are called: by their file's name, with as many folders as tell several apart."""
+"""Names of captures: the file's name, with as many folders as needed to distinguish several."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ def file_names(files: Sequence[Path | str]) -> str:
 
 
 def distinct_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """The shortest end of each path that no other of them has; the whole of one that is given twice."""
+    """For each path its shortest ending that no other path has; the whole path if it is given twice."""
     names = {path: STDIN_NAME for path in paths if str(path) == STDIN}
     parts = {path: path.absolute().parts for path in paths if path not in names}
     length = 1

@@ -1,4 +1,4 @@
-"""What a ladder diagram shows: its rows, and its words; the views draw it and add nothing."""
+"""The rows and words of a ladder diagram; the views draw it and add nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.writes import HeldWrite, Write
 from nagle_lab.evidence.excerpt import Excerpt, PacketWindow, Step, excerpts
 from nagle_lab.tcp.events import DELAYED
 
-_BEFORE, _AFTER = 6, 1  # packets of the connection to look back at, and to show on
+_BEFORE, _AFTER = 6, 1  # packets of the connection to show before the trigger and after the release
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class LadderRow:
     from_client: bool
     label: str  # "615 B PSH,ACK"
     part: str
-    words: Sequence[str]  # all there is to say of it
+    words: Sequence[str]  # everything to say about it
     again: bool = False  # captured already, on another interface
     has_data: bool = False
 
 
 @dataclass(frozen=True)
 class Written:
-    """A call at the held side that wrote what a stall is made of."""
+    """A call at the held side that wrote the trigger or the held data of a stall."""
 
     ns: int  # since the first row
     write: Write
@@ -39,7 +39,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Ladder:
-    """Packets of one connection in capture order; ``stall`` is None where none is shown, or none may be named."""
+    """Packets of one connection in capture order; ``stall`` is None if none is shown, or none may be named."""
 
     connection: Connection
     rows: Sequence[LadderRow]
@@ -47,9 +47,9 @@ class Ladder:
     file: str = ""  # that the frames are of
     ends: tuple[str, str] = ("client", "server")  # what to call them
     began: int = 0  # ns since the epoch: the first row
-    writes: HeldWrite | None = None  # the calls that wrote what this stall is made of
-    run: str = ""  # of the capture, where it is not the one that was judged
-    note: str = ""  # without a stall: what in it only looks like one
+    writes: HeldWrite | None = None  # the calls that wrote this stall's data
+    run: str = ""  # name of the capture's run, if it is not the run that was judged
+    note: str = ""  # without a stall: what only looks like one
 
     @property
     def wait_ends(self) -> str:
@@ -57,7 +57,7 @@ class Ladder:
         return "release" if self.stall and self.stall.ack_frame is None else "late ACK"
 
     def row(self, part: str) -> LadderRow:
-        """The row of a part of the stall; raises StopIteration where it is not in the ladder."""
+        """The row of a part of the stall; raises StopIteration if it is not in the ladder."""
         return next(row for row in self.rows if row.part == part)
 
     @property
@@ -92,7 +92,7 @@ class Ladder:
 
     @property
     def _most_held(self) -> tuple[str, ...]:
-        """The same where nobody knows when they were written: after full segments that left behind the trigger."""
+        """The same if it is not known when they were written: after full segments that left behind the trigger."""
         parts = [row.part for row in self.rows]
         if not self.stall or not {"trigger", "release"} <= set(parts):
             return ()
@@ -111,18 +111,18 @@ def _ns(at: str) -> int:
 
 
 def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = None, *, file: str = "") -> Ladder:
-    """The ladder of these packets; without a ``stall`` nothing is said of what they are."""
+    """The ladder of these packets; without a ``stall`` it does not say what they are."""
     parts = parts_of(stall) if stall else {}
     rows = [_row(step, steps[0].ts, parts.get(step.frame, "")) for step in steps]
     return Ladder(connection, rows, stall, file, began=steps[0].ts)
 
 
-# Where TCP held data back for another reason than the stall, or an ACK takes as long as the path.
+# Another mechanism of TCP held data back, or an ACK takes as long as the path.
 _HELD_OTHERWISE = {Cause.NAGLE_ROUND_TRIP, Cause.CORK, Cause.LIKELY_CORK, Cause.WINDOW, Cause.ROUND_TRIP}
 
 
 def not_this_stall(result: Result, connection: Connection, steps: Sequence[Step]) -> str:
-    """A sentence on the first data in ``steps`` that followed a late ACK without having waited for it; or empty."""
+    """A sentence about the first data in ``steps`` that followed a late ACK but had not waited for it; or empty."""
     proved = result.verdict is Verdict.CLEAN and not connection.unresolved
     if not proved or Cause.DELAYED_ACK not in result.idle_gaps or _HELD_OTHERWISE & result.idle_gaps.keys():
         return ""
@@ -149,7 +149,7 @@ def stall_window(connection: Connection, stall: Stall) -> PacketWindow:
 
 
 def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
-    """From the latest data of the delaying side, which the trigger answers, to what follows the release."""
+    """From the latest data of the delaying side, which the trigger answers, to the packets after the release."""
     from_client = stall.delayed_by.role == "client"
     steps = excerpt.steps
     trigger = next(i for i, step in enumerate(steps) if step.frame >= stall.trigger_frame)
@@ -159,7 +159,7 @@ def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
 
 
 def parts_of(stall: Stall) -> dict[int, str]:
-    """What each of the three frames is in a stall, in capture order; the capture may lack the ACK."""
+    """The part that each frame of a stall plays, in capture order; the capture may lack the ACK."""
     parts = {stall.trigger_frame: "trigger", stall.ack_frame: "late ACK", stall.release_frame: "release"}
     return {frame: part for frame, part in parts.items() if frame is not None}
 

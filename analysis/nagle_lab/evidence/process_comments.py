@@ -1,10 +1,10 @@
 """Which process is at which end of a connection, where comments on packets say so, as ptcpdump writes them.
 
-ptcpdump names one process for each packet: that of the packet's source, where it knows it, and otherwise that of its
+ptcpdump names one process for each packet: that of the packet's source, if it knows it, otherwise that of its
 destination. So two processes, one for each direction, are those of the two ends. One process for both directions is
-at one end only, or at both: it is that of the end whose packets the capture calls outbound, if none of the other's
-are. On loopback both directions are in and out, and interfaces of containers call inbound what a process on this
-machine sends: there the end is not told.
+at one end or at both: it belongs to the end whose packets are outbound, if no packet of the other end is. On loopback
+packets of both directions are inbound and outbound, and interfaces of containers call packets from this machine's
+processes inbound: there the end is not known.
 """
 
 import re
@@ -18,11 +18,11 @@ from nagle_lab.diagnosis.result.result import Connection, EndProcess, Result, Ro
 from nagle_lab.evidence.excerpt import EndPair, ways_of
 from nagle_lab.packet.segment import Segment, decode
 
-_LOOK = 2_000  # packets at the beginning of a file, of which one has such a comment where any does
+_LOOK = 2_000  # packets at the beginning of a file: if any packet has such a comment, one of these has
 _MOST_PACKETS, _MOST_PROCESSES, _LONGEST = 1_000_000, 100, 200
 _OF_CONTAINERS = re.compile(r"veth|br-|docker|cni|cali|flannel|lxc|vnet|tap|virbr")
 
-_WINDOW = 1 << 18  # bytes: of a file without such comments no more is read
+_WINDOW = 1 << 18  # bytes; no more is read of a file without such comments
 
 NamedProcess = tuple[int, str, str]  # id, executable, arguments
 
@@ -62,7 +62,7 @@ def processes_of(files: Sequence[Path], result: Result) -> list[EndProcess]:
 
 
 def _ends(connection: Connection, seen: dict[EndPair, _Seen]) -> list[tuple[Role | None, NamedProcess]]:
-    """The role and the process of each end that is known; without a role where it is one of the two."""
+    """The role and the process of each known end; without a role if it may be either of the two."""
     asks, *_, answers = map(seen.get, ways_of(connection))
     of_client, of_server = (way.process if way else None for way in (asks, answers))
     process = of_client or of_server
@@ -100,7 +100,9 @@ def _read(files: Sequence[Path]) -> dict[EndPair, _Seen]:
 
 
 def _process(comments: Sequence[str]) -> NamedProcess | None:
-    """What comments on one packet say, in lines of a name and a value; of the parent there are others (ParentPID)."""
+    """The process in the comments of one packet: lines of a name and a value; other lines are about the parent
+    (ParentPID).
+    """
     said: dict[str, str] = {}
     for comment in comments:
         for line in comment.splitlines():

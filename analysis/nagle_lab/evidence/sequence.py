@@ -11,7 +11,7 @@ from nagle_lab.tcp.learned import unwrapped
 
 @dataclass(frozen=True)
 class Point:
-    """A segment of the held side with data, bytes ``begin`` to ``end``; or an ACK of it, both then the same."""
+    """A segment of the held side with data, bytes ``begin`` to ``end``; or an ACK, for which both are equal."""
 
     frame: int
     ms: float  # since the first packet shown
@@ -39,13 +39,13 @@ class TimeSequence:
     connection: Connection
     first: int
     last: int
-    held: str  # the role whose bytes they are
+    held: str  # the role of the side that sent these bytes
     points: Sequence[Point]
     holds: Sequence[Held]
 
 
 def time_sequence(excerpt: Excerpt, stalls: Sequence[Stall]) -> TimeSequence:
-    """An excerpt over time, with those of ``stalls`` that are wholly in it; the first of them says who is held."""
+    """An excerpt over time, with the ``stalls`` that are wholly in it; the first of these says which side is held."""
     steps = excerpt.steps
     frames = {step.frame for step in steps}
     whole = [s for s in stalls if parts_of(s).keys() <= frames]

@@ -1,4 +1,4 @@
-"""Which software the traffic is about, by what it says of itself in the packets, and TCP_NODELAY's name there."""
+"""The software that names itself in the packets, and the name of TCP_NODELAY in that software."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ class NodelaySetting:
     setting: str
 
 
-# What a reply's Server or a request's User-Agent begins with, or the first line of SSH (RFC 4253 §4.2) and of rsync;
-# what a short snaplen leaves of it is enough.
+# How a reply's Server or a request's User-Agent begins, or the first line of SSH (RFC 4253 §4.2) or of rsync; # a
+# short snaplen leaves enough of it.
 _NAMES = re.compile(
     rb"(?:\r\n(?:server|user-agent|x-powered-by): *|(?=SSH-2\.0-)|(?=@RSYNCD: ))([\x20-\x7e]{2,40})", re.IGNORECASE
 )
@@ -48,7 +48,7 @@ SSH = NodelaySetting("OpenSSH", "nothing to set: it sets TCP_NODELAY itself, onc
 RSYNC = NodelaySetting("rsync", "rsync --sockopts=TCP_NODELAY; in rsyncd.conf: socket options = TCP_NODELAY")
 HAPROXY = NodelaySetting("HAProxy", "on by default; option http-no-delay for interactive traffic")
 COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
-"""What is named where nothing tells which software it is."""
+"""The settings that are named if the software is not known."""
 
 _SUFFIXES = {
     ".py": PYTHON, ".js": NODE, ".cjs": NODE, ".mjs": NODE, ".ts": NODE, ".go": GO, ".rs": RUST, ".java": JAVA,
@@ -58,7 +58,7 @@ _SUFFIXES = {
 
 
 def setting_by_file(name: str) -> NodelaySetting | None:
-    """The setting in the language of a source file; None of an unknown one."""
+    """The setting in the language of a source file; None for an unknown language."""
     return _SUFFIXES.get(Path(name).suffix)
 
 
@@ -88,9 +88,10 @@ _SAY = tuple(
 
 
 def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | None:
-    """The software at the end that held most, or without a stall of the busiest server; None where it is not known.
+    """The software of the end that held most, or without a stall of the busiest server; None if it is not known.
 
-    What the end itself sent names it: an HTTP header, or the first line of SSH or rsync. A relay passes such on.
+    Data that the end itself sent names it: an HTTP header, or the first line of SSH or rsync. A relay may only have
+    passed it on.
 
     Raises
     ------
@@ -121,12 +122,12 @@ def _end(result: Result) -> NamedEnd | Endpoint | None:
 
 
 def _translated(result: Result, end: NamedEnd | Endpoint) -> Iterator[Endpoint]:
-    """What the segments of a server carry for it where that is translated."""
+    """The addresses and ports that a server's segments carry where they are translated."""
     for connection in islice(result.connections, LOOKED_AT):
         if connection.answers_as and (connection.server.ip, connection.server.port) == (end.ip, end.port):
             yield connection.answers_as
 
 
 def setting_by_name(command: str) -> NodelaySetting | None:
-    """The setting in what a process is called, "python3" say; None of an unknown one."""
+    """The setting for a process of that name, such as "python3"; None for an unknown one."""
     return next((setting for pattern, setting in _SAY if pattern.search(command)), None)

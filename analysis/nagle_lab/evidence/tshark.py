@@ -1,4 +1,4 @@
-"""Wireshark's view of a capture, through tshark: full detail of some frames, and its rows to hold ours against.
+"""Wireshark's view of a capture, through tshark: full detail of some frames, and its rows to compare ours with.
 
 Nothing here is needed to reach a verdict. tshark runs as a program, with default settings whatever the user's are.
 """
@@ -30,9 +30,9 @@ from nagle_lab.packet.segment import Segment, address_text, decode, peel
 
 MISSING = "tshark is not installed: as root on Debian or Ubuntu: apt-get install tshark"
 
-# TCP, but not the header that an ICMP error quotes. And IPv6 without a length, into which tshark does not look.
+# TCP, but not the header that an ICMP error quotes; and IPv6 without a length, which tshark does not decode.
 FILTER = "(tcp && !icmp && !icmpv6) || ipv6.plen == 0"
-# Every packet for itself: nothing put together from fragments or segments, nothing remembered.
+# Each packet by itself: no reassembly of fragments or segments, no state.
 PREFERENCES = {
     "ip.defragment": "FALSE",
     "ipv6.defragment": "FALSE",
@@ -59,7 +59,7 @@ _FRAME = attrgetter("frame")
 
 
 class SegmentRow(NamedTuple):
-    """One TCP segment. None: not there (options), or not given (by tshark, where it cannot read on)."""
+    """One TCP segment. None: an option is absent, or tshark gives no value because it cannot read further."""
 
     frame: int
     ts_ns: int
@@ -92,13 +92,13 @@ def segment_row(s: Segment) -> SegmentRow:
 
 
 class OurFrame(NamedTuple):
-    """One frame as we decode it, and what may let tshark decode it differently."""
+    """One frame as we decode it, and reasons for which tshark may decode it differently."""
 
     frame: int
     row: SegmentRow | None
     left_out: str = ""  # without a row: what the packet is
     cut: bool = False  # fewer bytes captured than were on the wire
-    beyond: bool = False  # by its IP header longer than the frame was on the wire
+    beyond: bool = False  # its IP header says that it is longer than the frame was on the wire
 
 
 def our_frames(capture: Capture) -> Iterator[OurFrame]:
@@ -141,7 +141,7 @@ class Tshark:
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment,
             )  # fmt: skip
         assert self._process.stdout
-        # Only a newline ends a line: a carriage return comes from the capture.
+        # Only a newline ends a line: carriage returns come from the capture.
         self._lines = io.TextIOWrapper(
             self._process.stdout, encoding="utf-8", errors="backslashreplace", newline="\n"
         )
@@ -198,8 +198,8 @@ def row_from(fields: dict[str, str]) -> SegmentRow:
 def detail(path: Path, frames: Sequence[int]) -> list[tuple[int, list[str]]]:
     """What Wireshark says of some frames of a capture file: (frame, lines indented as a tree).
 
-    Left out is what repeats another line (single bits, kinds and lengths of options, ports) and checksums, which
-    offload leaves to the card.
+    Lines that repeat another line (single bits, kinds and lengths of options, ports) are left out, and so are
+    checksums, which offload leaves to the card.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def detail(path: Path, frames: Sequence[int]) -> list[tuple[int, list[str]]]:
         tshark is missing, or cannot read the file.
     """
     chosen = " || ".join(f"frame.number == {frame}" for frame in frames)
-    separator = secrets.token_hex(16)  # that no capture can contain
+    separator = secrets.token_hex(16)  # which no capture can contain
     arguments = ("-c", str(max(frames)), "-Y", chosen, "-O", "ip,ipv6,tcp", "-V", "-S", separator)
     with Tshark(path, arguments, {"tcp.track_bytes_in_flight": "TRUE"}) as lines:
         packets: list[list[str]] = [[]]
@@ -234,20 +234,20 @@ class RowComparison:
 
     compared: int = 0  # frames that are a TCP segment for both
     differing: int = 0  # frames that differ
-    columns: Counter[str] = field(default_factory=Counter)  # differences by column, and by who alone has a row
-    explained: Counter[str] = field(default_factory=Counter)  # differences by definition: no faults, by reason
+    columns: Counter[str] = field(default_factory=Counter)  # differences by column, and rows that only one side has
+    explained: Counter[str] = field(default_factory=Counter)  # differences by definition, by reason
     first: list[str] = field(default_factory=list)  # the first differences, in words
-    notes: list[str] = field(default_factory=list)  # what either reader says of the file
+    notes: list[str] = field(default_factory=list)  # what either reader says about the file
     tshark: str = ""  # its version
 
     @property
     def equal(self) -> bool:
-        """Whether there is no difference but those by definition."""
+        """Whether there are no differences except those by definition."""
         return not self.differing
 
 
 def verify(path: Path) -> RowComparison:
-    """Hold our segments of a capture file against tshark's, frame by frame, in bounded memory.
+    """Compare our segments of a capture file with tshark's, frame by frame, in bounded memory.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def compare_rows(ours: Iterable[OurFrame], theirs: Iterable[SegmentRow], most: i
 
 
 def _faults(our: OurFrame | None, their: SegmentRow | None, explained: Counter[str]) -> Iterator[tuple[str, str]]:
-    """The differences of one frame: (column, in words); those by definition are counted in `explained` instead."""
+    """The faults in one frame: (column, in words); differences by definition are counted in `explained` instead."""
     if their and their.sport is None:
         their = None
         if our and our.row:
@@ -310,7 +310,7 @@ def _faults(our: OurFrame | None, their: SegmentRow | None, explained: Counter[s
 
 
 def _definition(column: str, our: OurFrame, mine: object, other: object) -> str:
-    """Why a difference is one of definition; empty if it is a fault."""
+    """The reason for a difference by definition; empty if it is a fault."""
     if column == "length":
         if other is None:
             return "length of a fragment: tshark gives none, ours is to the end of this fragment"
