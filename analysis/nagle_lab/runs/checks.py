@@ -1,4 +1,4 @@
-"""The witnesses of a run held against its captures: the load tool, tcpdump's counts, the kernel's counters."""
+"""The witnesses of a run compared with its captures: the load tool, tcpdump's counts, the kernel's counters."""
 
 import ipaddress
 from collections.abc import Collection, Iterable, Iterator
@@ -11,7 +11,7 @@ from nagle_lab.runs.witnesses import CaptureNumbers, Counters, Load, OptionRecor
 # Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
 # a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
 # also counts those ACKs of bare FINs (SentTotals.fin_acks) that a timer of zero sends (tcp_send_delayed_ack): with
-# the next jiffy, which may be at once. It does not count those that a program sent by reading late: some come too
+# the next jiffy, which may be at once. It does not count ACKs that a program's late reading sent: some come too #
 # soon for a timer (SentTotals.acks_before_timer); on a machine that was late itself, others are as late as a timer's.
 DELAYED_ACKS_APART = 2
 DELAYED_ACKS_SHARE = 0.02
@@ -19,7 +19,7 @@ DELAYED_ACKS_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Check:
-    """One witness held against the captures; ``verdict`` is what the run becomes when it fails."""
+    """One witness compared with the captures; ``verdict`` is that of the run if they disagree."""
 
     name: str
     ok: bool
@@ -87,7 +87,7 @@ def lossless_check(capture: str, c: CaptureNumbers) -> Check:
 
 
 def kernel_checks(namespace: str, counters: Counters, captured: Traffic, *, busy: bool) -> Iterator[Check]:
-    """A namespace's kernel counters held against what the captures in it show of its own addresses.
+    """A namespace's kernel counters compared with what its captures show for its own addresses.
 
     ``busy`` is whether the machine was so late that programs may have sent late ACKs (Noise.delays_programs).
     """
@@ -99,9 +99,9 @@ def kernel_checks(namespace: str, counters: Counters, captured: Traffic, *, busy
 
 
 def delayed_acks_check(namespace: str, counters: Counters, captured: Traffic, *, busy: bool = False) -> Check:
-    """Delayed ACKs that the captures in a namespace show, held against its kernel's counter.
+    """Delayed ACKs that the captures in a namespace show, compared with its kernel's counter.
 
-    Of a ``busy`` machine the captures may show any number more.
+    On a ``busy`` machine the captures may show any number more.
     """
     kernel = counters.grown("TcpExt.DelayedACKs")
     apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)

@@ -1,4 +1,4 @@
-"""The figures of a run, and the medians of several: what the matrix, its claims and a sweep are made of."""
+"""The figures of a run, and the medians of several runs, for the matrix, its claims and sweeps."""
 
 import statistics
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measure:
-    """What a figure is, in words, and its unit."""
+    """The words for a figure, and its unit."""
 
     words: str
     unit: str = ""
@@ -22,7 +22,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one run, each with what it is; None: there is none.
+    """Figures of one run, each with its measure; None: there is none.
 
     Everything counted in packets is of the connections under test, in the capture nearest the held end; requests and
     their times are the load tool's; the kernels' counters are those of the namespaces at both ends. Shares: 0 to 1.
@@ -80,11 +80,11 @@ def _kernel_delayed_acks(run: "Run", ends: Collection[str]) -> float | None:
 
 
 def medians(several: Sequence[Figures]) -> Figures | None:
-    """The median of each figure, over the runs that have it; None of no runs."""
+    """The median of each figure, over the runs that have it; None without runs."""
     if not several:
         return None
     middle: dict[str, float | None] = {}
     for name in asdict(several[0]):
         values = [value for each in several if (value := getattr(each, name)) is not None]
         middle[name] = statistics.median(values) if values else None
-    return Figures(**middle)  # type: ignore[arg-type]  # what every run has, the medians have
+    return Figures(**middle)  # type: ignore[arg-type]  # the medians have what every run has

@@ -1,8 +1,8 @@
-"""A run folder as it may come from anybody: read, held to its form and its checksums, and refused with the reason.
+"""A run folder, which may come from anybody: read, checked for its form and checksums, or refused with the reason.
 
-Judging and reporting rely on the form, so that what is not what the lab wrote is one line of error. Checksums
-tell a folder that was damaged, is incomplete, or was edited by hand. They cannot tell one that somebody wrote anew,
-checksums and all: that would take a signature.
+Judging and reporting rely on the form, so a folder that the lab did not write is refused in one line. Checksums
+reveal a folder that was damaged, is incomplete, or was edited by hand. They cannot reveal one that somebody rewrote
+with new checksums: that would take a signature.
 """
 
 import re
@@ -26,12 +26,13 @@ _MOST_BYTES = 16 << 20  # of JSON; a run has 20 kB
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run that completed, held to its own checksum.
+    """The manifest of a complete run, checked against its own checksum.
 
     Raises
     ------
     NagleLabError
-        There is none, the run did not complete, it was changed, or it is not of the form that the lab writes.
+        There is no manifest, the run did not complete, or the manifest was changed or is not of the form that the lab
+        writes.
     """
     file = folder / MANIFEST
     manifest, content = _read(file, Manifest)
@@ -81,7 +82,7 @@ def read_witnesses(folder: Path, manifest: Manifest) -> Witnesses:
 
 
 def require_untouched(folder: Path, manifest: Manifest) -> None:
-    """Raise NagleLabError unless each file is what the manifest says, and no capture is there that it does not name.
+    """Raise NagleLabError unless each file is as the manifest says, and it names every capture that is there.
 
     Files of other kinds may lie beside them: results, and reports that a person put there.
     """
@@ -96,7 +97,7 @@ def require_untouched(folder: Path, manifest: Manifest) -> None:
 
 
 def _read(path: Path, form: type[R]) -> tuple[R, dict[str, Any]]:
-    """A file of JSON as the record it is, and as plain objects."""
+    """A JSON file, both as a record of its type and as plain objects."""
     try:
         with _own_file(path):
             if path.stat().st_size > _MOST_BYTES:
@@ -111,7 +112,9 @@ def _read(path: Path, form: type[R]) -> tuple[R, dict[str, Any]]:
 
 @contextmanager
 def _own_file(path: Path) -> Iterator[None]:
-    """Read a file within the block; a link may lead out of the folder, and a pipe or a device never ends."""
+    """Open a file of the folder for the block. Links, which may lead out of it, and pipes and devices, which never
+    end, are refused.
+    """
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             raise NagleLabError(f"{path}: not a regular file; run it again")

@@ -16,8 +16,8 @@ from nagle_lab.diagnosis.result.result import Count, Role
 from nagle_lab.runs.record import Port, SignedNumber, StrictRecord
 
 MANIFEST = "manifest.json"
-# Of a traced run: calls, with stacks and without in one file; threads that were there, and of whom. Files of these
-# names in guard's folders are made by its own tracers (guard/tracing/).
+# Of a traced run: calls, with and without stacks, in one file; the threads that existed, and their processes. Files #
+# of these names in guard's folders are made by its own tracers (guard/tracing/).
 TRACE, THREADS = "strace.txt", "strace-threads.txt"
 SCHEMA: Literal["nagle-lab-manifest/1"] = "nagle-lab-manifest/1"
 
@@ -25,7 +25,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Expected(StrictRecord):
-    """What must come out of a variant, on the connections to TCP port ``port``: those under test.
+    """The outcome that a variant must have on the connections under test, those to TCP port ``port``.
 
     ``min_share_after_first`` is the least share, 0 to 1, of stalled exchanges among those that follow another
     exchange on their connection. It and the roles are None where the verdict is CLEAN.
@@ -39,7 +39,7 @@ class Expected(StrictRecord):
 
 
 class Versions(StrictRecord):
-    """Versions of what took part, each as it names itself; None until it has been asked for."""
+    """Versions of the software that took part, as it names itself; None until it was asked."""
 
     nagle_lab: str | None = None
     docker: str | None = None
@@ -52,7 +52,7 @@ class Versions(StrictRecord):
     strace: str | None = None  # None where nothing was traced
 
     def stated(self) -> dict[str, str]:
-        """Those that are not None, by name."""
+        """The versions that are not None, by name."""
         return {name: version for name, version in asdict(self).items() if version}
 
 
@@ -116,7 +116,7 @@ class FileRecord(StrictRecord):
 
 
 class Manifest(StrictRecord):
-    """manifest.json; ``failure`` says what became of a run that is not ``complete``."""
+    """manifest.json; ``failure`` says what happened to a run that is not ``complete``."""
 
     schema: Literal["nagle-lab-manifest/1"]
     scenario: str
@@ -138,10 +138,10 @@ class Manifest(StrictRecord):
     timings_s: dict[str, SignedNumber]  # by stage
     files: dict[str, FileRecord]
     checksum: Sha256  # of everything else in the manifest
-    traced: str | None = None  # the service whose calls were recorded; None: of none
+    traced: str | None = None  # the service whose calls were recorded; None: no service
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """SHA-256, in hex, of all of a manifest but its checksum, however the file is indented or ordered."""
+    """SHA-256, in hex, of a manifest without its checksum, whatever the file's indentation and order."""
     content = {name: value for name, value in manifest.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,7 +1,7 @@
 """The machine's own noise in a run, and when it makes the run's verdict unsafe.
 
-How late the machine wakes a sleeper is measured beside the load, and decides. How long handshakes took is in the
-captures: the shortest is the path's round trip, the others are only reported.
+How late the machine wakes a sleeper is measured during the load, and decides. The captures show how long handshakes
+took: the shortest is the path's round trip, the others are only reported.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from nagle_lab.runs.under_test import RunCapture
 from nagle_lab.runs.witnesses import Lateness
 from nagle_lab.tcp.events import DELAYED, MS
 
-# A machine late by less than the proof allows for has no part in a verdict: no ACK seems late that was only on its
-# way, and where an end pauses as long as an ACK timer, which is twice that, the pause is its own.
+# A machine late by less than the proof allows for does not affect a verdict: no ACK seems late only because it was on
+# # its way, and if an end pauses as long as an ACK timer, which is twice that, the pause is its own.
 DELAYED_MS = DELAYED / MS
 
-# Idle gaps that are no pause of an end: the stall itself, and what the path takes.
+# Idle gaps that are not pauses of an end: the stall itself, and the path's time.
 _EXPLAINED = (Cause.NAGLE_DELAYED_ACK, Cause.NAGLE_ROUND_TRIP, Cause.ROUND_TRIP)
 
 
@@ -44,26 +44,27 @@ class Handshakes:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of one run; None where it was not measured, or no handshake was captured."""
+    """The noise of one run; None if it was not measured, or no handshake was captured."""
 
     timer_late_us: Timers | None
     handshake_us: Handshakes | None
 
     @property
     def late_ms(self) -> float:
-        """The longest that the machine's timers were late; 0 where that was not measured."""
+        """The most that the machine's timers were late; 0 if that was not measured."""
         return self.timer_late_us.max / 1e3 if self.timer_late_us else 0.0
 
     @property
     def is_late(self) -> bool:
-        """Whether the machine was so late that pauses and late ACKs may be its doing."""
+        """Whether the machine was so late that it may have caused pauses and late ACKs."""
         return self.late_ms >= DELAYED_MS
 
     @property
     def delays_programs(self) -> bool:
         """Whether programs may have paused, or read so late that their ACKs look delayed.
 
-        One that computes waits longer for a processor than the sleeper that measures: 40 ms were seen beside 6.5.
+        A program that computes waits longer for a processor than the sleeper that measures: 40 ms were seen when that
+        was 6.5 ms late.
         """
         return self.late_ms >= DELAYED_MS / 4
 
@@ -90,10 +91,10 @@ def measure_noise(timers: Lateness | None, capture: RunCapture) -> Noise:
 def noise_check(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expected) -> Check | None:
     """Whether noise leaves the verdict safe; None where the machine's timers were not measured.
 
-    ``capture`` is the one to show. Only a machine measured late makes one unsafe. What it takes away are stalls: an
-    exchange in which an end pauses as long as an ACK timer has none, and proves nothing. A stall is proved by its
-    frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than :data:`CONCLUSIVE`
-    stalls are unsafe.
+    ``capture`` is the one to show. Only a machine that was measured late makes a verdict unsafe. It can only hide
+    stalls: an exchange in which an end pauses as long as an ACK timer does not stall, and proves nothing. A stall is
+    proved by its frames, whatever the machine did meanwhile. The exception: where CLEAN is expected, fewer than
+    :data:`CONCLUSIVE` stalls are unsafe.
     """
     if noise.timer_late_us is None:
         return None
@@ -117,13 +118,15 @@ def _unsafe(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expec
             f"{count} exchanges without a pause of {DELAYED_MS:g} ms, but {ENOUGH_EXCHANGES} are needed to say CLEAN"
         )
     if verdict is Verdict.STALL and expected.verdict == Verdict.CLEAN and total.stalls < CONCLUSIVE:
-        # Fewer are judged one by one: an ACK so long on its way, or a pause that ends behind one, can pass for it.
+        # Fewer stalls are judged one by one: an ACK so long on its way, or a pause that ends after an ACK, can look
+        # like one.
         return f"{total.stalls} stalls where none is expected, on a machine that was {noise.late_ms:.0f} ms late"
     return ""
 
 
 def _undisturbed(noise: Noise, capture: RunCapture) -> int:
-    """At least so many exchanges did not stall although no end paused; first ones only if there are no others.
+    """A lower bound of the exchanges that did not stall although no end paused; first ones count only if there are no
+    others.
 
     A pause as long as the ACK timer takes the stall away: of the server between its writes (the ACK is out before
     there is anything to hold), or of the client before it asks (Linux acknowledges at once what comes after that: the
@@ -132,16 +135,17 @@ def _undisturbed(noise: Noise, capture: RunCapture) -> int:
     total = capture.under_test
     pauses = sum(idle_gap.count for cause, idle_gap in capture.result.idle_gaps.items() if cause not in _EXPLAINED)
     unstalled = total.repeat_exchanges - total.stalled_exchanges if total.repeat_exchanges else total.exchanges
-    if not pauses:  # spares a busy run the look at every exchange
+    if not pauses:  # saves a large run the search through every exchange
         return unstalled
     first, repeated = _quick(noise, capture)
     return max(repeated if total.repeat_exchanges else first, unstalled - pauses)
 
 
 def _quick(noise: Noise, capture: RunCapture) -> tuple[int, int]:
-    """Exchanges under test without a stall, too quick for a pause: first ones of a connection, and later ones.
+    """Counts exchanges under test without a stall that were too quick for a pause: first ones of a connection, and
+    later ones.
 
-    The capture's idle gaps are also those of its other connections; this tells them apart.
+    The capture's idle gaps include those of its other connections; this count does not.
     """
     # Nagle's algorithm alone costs a second round trip, and is no stall.
     longest = DELAYED_MS + 2 * (noise.handshake_us.min / 1e3 if noise.handshake_us else 0.0)

@@ -12,9 +12,9 @@ __all__ = [
     "Role",
     "SignedNumber",
     "StrictRecord",
-]  # Role for the lab, which imports nothing of diagnosis
+]  # Role, repeated for the lab, which imports nothing from diagnosis
 
-PLAIN_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"  # of files, captures, namespaces and runs: nothing leads elsewhere
+PLAIN_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"  # of files, captures, runs; never leads elsewhere
 
 
 class StrictRecord(Struct, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ SCHEMA: Literal["nagle-lab-run/1"] = "nagle-lab-run/1"
 
 
 class CaptureResult(StrictRecord):
-    """The whole capture, and what its connections under test and the others add up to."""
+    """The whole capture, and the sums over its connections under test and over the others."""
 
     source: Source
     quality: Quality
@@ -55,7 +55,7 @@ class RunResult(StrictRecord):
     checks: list[Check]
     load: Load
     captures: dict[str, CaptureResult]
-    writes: Writes | None = None  # the two of each stall, of a traced run; else absent
+    writes: Writes | None = None  # the two writes of each stall in a traced run; otherwise absent
 
     def to_json(self) -> str:
         """One line, the same bytes for the same run folder."""

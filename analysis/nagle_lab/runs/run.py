@@ -1,4 +1,4 @@
-"""A run folder: what is in it, and what its captures and witnesses together amount to.
+"""A run folder: its content, and the verdict of its captures and witnesses together.
 
 Everything here is a function of the files in the folder: judging a run again gives the same result.
 """
@@ -47,7 +47,7 @@ class Run:
     verdict: Verdict
     reason: str
     contradictions: list[str]  # what differs from what the variant expects; empty: as expected
-    writes: Writes | None = None  # the two of each stall of the capture to show, where the run was traced
+    writes: Writes | None = None  # the two writes of each stall of the capture to show, if the run was traced
 
     @property
     def expected(self) -> Verdict:
@@ -69,7 +69,7 @@ class Run:
         return self.folder / f"{name}.pcap"
 
     def traffic(self, namespace: str, capture: str) -> Traffic:
-        """What one capture shows of the addresses of one network namespace."""
+        """What one capture shows for the addresses of one network namespace."""
         inside = self.manifest.captures[capture].namespace == namespace
         addresses = self.manifest.namespaces[namespace].addresses
         return traffic(self.captures[capture].connections, addresses, inside=inside)
@@ -108,12 +108,12 @@ def is_run(path: Path) -> bool:
 
 
 def judge_run(folder: Path) -> Run:
-    """Analyse every capture of a run folder and hold the witnesses against them.
+    """Analyse every capture of a run folder and compare the witnesses with them.
 
     Raises
     ------
     NagleLabError
-        A file is missing, is not what the manifest says it is or not of the form nagle-lab writes, or the run never
+        A file is missing, differs from the manifest or is not of the form that nagle-lab writes, or the run never
         completed.
     """
     folder = folder.resolve()
@@ -121,7 +121,7 @@ def judge_run(folder: Path) -> Run:
     require_untouched(folder, manifest)
     witnesses = read_witnesses(folder, manifest)
     expected = manifest.expected
-    if manifest.traced:  # how often it stalls is what strace changes
+    if manifest.traced:  # strace changes how often it stalls
         expected = replace(expected, min_share_after_first=None)
     captures = {name: split_by_port(_analyzed(folder, manifest, name), expected.port) for name in manifest.captures}
     best = best_capture(manifest, captures)
@@ -144,9 +144,9 @@ def judge_run(folder: Path) -> Run:
 
 
 def _after_tracing(verdict: Verdict, reason: str, untraced: Untraced) -> tuple[Verdict, str]:
-    """A traced run's verdict: a stall is proved whoever looks on, but strace may hide one, so it is never CLEAN.
+    """A traced run's verdict: strace does not weaken a proved stall, but may hide one, so it is never CLEAN.
 
-    What takes more time than the stalls may be strace itself.
+    Anything that takes more time than the stalls may be strace itself.
     """
     if verdict is not Verdict.CLEAN:
         return verdict, reason.replace(OTHER_CAUSE, f"{OTHER_CAUSE} while it was traced")
@@ -155,7 +155,7 @@ def _after_tracing(verdict: Verdict, reason: str, untraced: Untraced) -> tuple[V
 
 
 def _analyzed(folder: Path, manifest: Manifest, name: str) -> Result:
-    """What a capture shows; its checksum is that of the manifest, which it was held against."""
+    """What a capture shows; its checksum is that of the manifest, against which it was checked."""
     file = f"{name}.pcap"
     result = analyze(folder / file, sha256=False)
     return replace(result, source=replace(result.source, sha256=manifest.files[file].sha256))
@@ -221,7 +221,7 @@ def verdict_of(manifest: Manifest, checks: list[Check], captures: dict[str, RunC
 def _without_unsure(
     tested: dict[str, tuple[Verdict, str]], captures: dict[str, RunCapture]
 ) -> dict[str, tuple[Verdict, str]]:
-    """Leave out captures taken where a stall cannot be told, if another one decides."""
+    """Leave out captures from points where a stall cannot be decided, if another capture decides."""
     sure = {
         name: said for name, said in tested.items()
         if said[0] is not Verdict.INCONCLUSIVE or not captures[name].result.quality.unresolved
@@ -230,7 +230,7 @@ def _without_unsure(
 
 
 def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
-    """The verdict on the connections under test of a capture alone, by the analyzer's rule."""
+    """The verdict on the connections under test of a single capture, by the analyzer's rule."""
     result, total = capture.result, capture.under_test
     if not capture.others.connections or result.verdict is Verdict.INVALID:
         return result.verdict, result.reason
@@ -268,8 +268,8 @@ def _elsewhere(captures: dict[str, RunCapture]) -> list[str]:
 def contradictions(expected: Expected, verdict: Verdict, captures: dict[str, RunCapture], best: str) -> list[str]:
     """How a run differs from what its variant expects; empty: as expected.
 
-    Every capture from whose position it can be told must name the ends expected; the share is that of the ``best``
-    one, nearest to the held end: on the way to another, releases may be late enough to be left unproved.
+    Every capture whose position allows it must name the expected ends. The share is that of the ``best`` capture,
+    nearest to the held end: at another one, releases may come late enough to stay unproved.
     """
     elsewhere = _elsewhere(captures)
     if verdict != expected.verdict:
@@ -294,7 +294,7 @@ def contradictions(expected: Expected, verdict: Verdict, captures: dict[str, Run
 
 @dataclass(frozen=True)
 class NamespaceTraffic:
-    """A network namespace in every capture of a run, None where a capture has nothing of it, and in its kernel."""
+    """A network namespace as seen by every capture of a run (None: it has no traffic of it), and by its kernel."""
 
     name: str
     traffic: list[Traffic | None]  # in the order of the captures
@@ -303,7 +303,7 @@ class NamespaceTraffic:
 
 
 def namespace_traffic(run: Run) -> Iterator[NamespaceTraffic]:
-    """What is known of every network namespace whose kernel was asked."""
+    """What is known about every network namespace whose kernel was asked."""
     for name, counters in run.witnesses.counters.items():
         traffic = [run.traffic(name, capture) for capture in run.captures]
         seen = [of if of.segments_sent or of.packets_received else None for of in traffic]
@@ -311,7 +311,7 @@ def namespace_traffic(run: Run) -> Iterator[NamespaceTraffic]:
 
 
 def services(run: Run) -> dict[str, str]:
-    """The service at each end, by role, of a typical stall, where the run says and it is not named as the role."""
+    """The service at each end of a typical stall, by role, if the run says so and the name is not just the role's."""
     m, stall = run.manifest, run.results[run.best].stalls.typical()
     sidecars = {capture.service for capture in m.captures.values()}
     here = m.captures[run.best].namespace

@@ -8,7 +8,7 @@ from nagle_lab.runs.record import StrictRecord
 
 
 class Totals(StrictRecord):
-    """What some of a capture's connections add up to; the fields mean what they mean in the capture's summary."""
+    """Sums over some of a capture's connections; the fields have the same meaning as in the capture's summary."""
 
     connections: Count
     exchanges: Count
@@ -56,7 +56,7 @@ class RunCapture:
 
 
 def split_by_port(result: Result, port: int) -> RunCapture:
-    """Split the connections of a capture: those whose server's port is ``port``, and the others."""
+    """Split the connections of a capture into those whose server's port is ``port``, and the others."""
     connections = list(result.connections)
     tested = [c for c in connections if c.server.port == port]
     others = [c for c in connections if c.server.port != port]
@@ -72,7 +72,7 @@ def split_by_port(result: Result, port: int) -> RunCapture:
 
 
 def totals_of(connections: Sequence[Connection], stalls: Iterable[Stall]) -> Totals:
-    """What some connections of a capture add up to; ``stalls`` are all of the capture."""
+    """Sums over some connections of a capture; ``stalls`` are all those of the capture."""
     mine = _stalls_of(connections, stalls)
     sent = [each for c in connections for each in c.sent.values()]
     return Totals(

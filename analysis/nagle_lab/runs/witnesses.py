@@ -9,13 +9,13 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.runs.record import PLAIN_NAME, SignedNumber, StrictRecord
 
 WITNESSES = "witnesses.json"
-_COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs")  # those that checks rest on
+_COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs")  # those that checks use
 
 
 class CaptureNumbers(StrictRecord):
     """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means.
 
-    ``early`` ones were counted as received before the filter stood, and are left out of ``received``.
+    ``early`` packets were counted as received before the filter was set, and are not in ``received``.
     """
 
     captured: Count
@@ -32,7 +32,7 @@ class Counters(StrictRecord):
     after: dict[str, int]
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a counter that a check rests on is missing, or larger than any can be."""
+        """Raise ValueError if a counter that a check uses is missing, or is impossibly large."""
         for counters in (self.before, self.after):
             for name in _COUNTERS:
                 if abs(counters.get(name, LARGEST + 1)) > LARGEST:
@@ -57,11 +57,11 @@ class LoadRun(StrictRecord):
 
 
 class Load(LoadRun):
-    """A load tool's own figures, where it ended well; times as the client saw them.
+    """A load tool's own figures, if it succeeded; times as the client saw them.
 
     ``duration_s`` is in seconds, ``mean_ms`` and ``percentiles_ms`` (percent → time within which that share of
-    the requests was served) in milliseconds; ``keepalive`` counts requests on connections kept alive. None: it
-    does not report it.
+    the requests was served) in milliseconds; ``keepalive`` counts requests on connections kept alive. None: not
+    reported.
     """
 
     requests: Count
@@ -94,9 +94,9 @@ class Lateness(StrictRecord):
 
 
 class Untraced(StrictRecord):
-    """The run without strace right before one with it: its folder's name, and what came of it.
+    """The run without strace right before the traced one: its folder's name, and its outcome.
 
-    The counts are those of the capture that it shows; ``contradictions`` say what differed from what its variant
+    The counts are those of the capture that it shows; ``contradictions`` say how it differed from what its variant
     expects.
     """
 
@@ -108,10 +108,10 @@ class Untraced(StrictRecord):
 
 
 class RecordedWitnesses(StrictRecord):
-    """The witnesses as the lab writes them, also where the load tool failed.
+    """The witnesses as the lab writes them, even if the load tool failed.
 
-    ``option`` is None where the lab has no setting to prove. ``timers`` is None in runs recorded before the lab
-    measured them: nothing in their files could stand in for that. ``untraced`` is there in a traced run alone.
+    ``option`` is None if the lab has no setting to prove. ``timers`` is None in runs recorded before the lab measured
+    them; nothing in their files can replace it. Only a traced run has ``untraced``.
     """
 
     captures: dict[str, CaptureNumbers]
