@@ -1,4 +1,4 @@
-"""A run's folder: hidden and locked while the run lives, then renamed to what it turned out to be.
+"""A run's folder: hidden and locked during the run, then renamed according to its outcome.
 
 ``.<name>.lock`` is held locked (flock) by the run, ``.<name>.partial`` is being written, ``<name>`` is a complete
 run, ``<name>.failed`` holds what a failed run recorded.
@@ -23,7 +23,7 @@ _RESERVE_BYTES = 1 << 16  # room for the manifest of a run that filled the disk
 
 
 class RunFolder:
-    """The folder of a live run; ``path`` is where its files are now."""
+    """The folder of a live run; ``path`` is where its files currently are."""
 
     def __init__(self, runs_dir: Path, what: str, name: str, lock: IO[str]) -> None:
         self._runs_dir, self._what, self._name, self._lock = runs_dir, what, name, lock
@@ -63,14 +63,14 @@ class RunFolder:
         (self.path / _RESERVE).unlink(missing_ok=True)
 
     def complete(self) -> Path:
-        """Give the folder its final name, point ``latest-…`` at it where links are possible, and return it."""
+        """Give the folder its final name, point ``latest-…`` at it if links are possible, and return it."""
         self.free_reserve()
         self.path = self.path.rename(self._runs_dir / self._name)
         new, latest = _hidden(self._runs_dir, self._name, "latest"), self._runs_dir / f"latest-{self._what}"
         try:
             new.symlink_to(self._name, target_is_directory=True)
             new.replace(latest)
-        except OSError:  # no link, then: an older run is not the latest
+        except OSError:  # then there is no link: an older run is not the latest
             for link in (new, latest):
                 with suppress(OSError):
                     link.unlink()
@@ -104,7 +104,7 @@ def disk_problem(error: OSError, what: str, runs_dir: Path) -> NagleLabError:
 
 
 def require_runs_folder(runs_dir: Path) -> None:
-    """Raise NagleLabError unless run folders can be made there: better before runs than in each of them."""
+    """Raise NagleLabError unless run folders can be made there: checked once before several runs, not in each."""
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".", dir=runs_dir):
@@ -120,9 +120,10 @@ def anything_recorded(folder: Path) -> bool:
 
 @contextmanager
 def claimed(lock_path: Path) -> Iterator[bool]:
-    """Yield whether the run that holds ``lock_path`` is over; several may find so at once, and clear up together.
+    """Yield whether the run with the lock ``lock_path`` is over; several processes may find so at once and clean up
+    together.
 
-    A lock we may not look at counts as held.
+    A lock that we may not open counts as held.
     """
     with ExitStack() as stack:
         try:
@@ -136,9 +137,9 @@ def claimed(lock_path: Path) -> Iterator[bool]:
 
 
 def clean_up_abandoned(runs_dir: Path) -> None:
-    """Deal with what killed runs left here: a partial folder is kept as failed if anything was recorded in it.
+    """Clean up after killed runs: a partial folder is kept as failed if anything was recorded in it.
 
-    Everything else goes: empty partial folders, half-written files, links not yet in place, locks.
+    Everything else is removed: empty partial folders, half-written files, links not yet in place, locks.
     """
     for lock_path in runs_dir.glob(".*.lock"):
         name = lock_path.stem.removeprefix(".")
@@ -151,7 +152,7 @@ def clean_up_abandoned(runs_dir: Path) -> None:
                 for file in (partial / _RESERVE, *partial.glob(".*.part")):
                     file.unlink(missing_ok=True)
                 partial.rename(runs_dir / f"{name}.failed")
-            elif partial.exists():  # else killed before it was made, or after it had its final name
+            elif partial.exists():  # otherwise the run was killed before making it, or after giving it its final name
                 shutil.rmtree(partial)
             lock_path.unlink()
 
@@ -161,7 +162,7 @@ def _hidden(runs_dir: Path, name: str, kind: str) -> Path:
 
 
 def _new_lock(path: Path) -> IO[str]:
-    """Create and lock that file; FileExistsError if another run has it, or has just swept it away, not yet locked."""
+    """Create and lock that file; FileExistsError if another run has it, or swept it away before it was locked."""
     lock = path.open("x")
     fcntl.flock(lock, fcntl.LOCK_EX)
     if not path.exists():

@@ -1,4 +1,6 @@
-"""What killed runs left behind: containers, networks and partial folders whose lock nobody holds any more."""
+"""Removing what killed runs left behind: containers, networks and partial folders whose lock nobody holds any
+more.
+"""
 
 import os
 from collections.abc import Mapping
@@ -21,7 +23,7 @@ def label_variables(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def sweep(runs_dir: Path) -> None:
-    """Remove what runs that are over have left, on this engine and in ``runs_dir``; live runs are not touched.
+    """Remove what ended runs have left on this engine and in ``runs_dir``; live runs are not touched.
 
     Containers labelled by another host (an engine can be shared) or by hand (no lock) are left alone.
     """

@@ -1,4 +1,4 @@
-"""What the lab writes into the manifest of a run while the run goes on."""
+"""Writing the manifest of a run during the run."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ _BASE_LABEL = "nagle-lab.base"
 
 
 def new_manifest(scenario: Scenario, variant: Variant, parameters: Mapping[str, str]) -> Manifest:
-    """The manifest of a run that begins now; its ``failure`` stays what it is if the run is killed."""
+    """The manifest of a run that begins now; if the run is killed, its ``failure`` stays as it is here."""
     return Manifest(
         schema=SCHEMA,
         scenario=scenario.name,
@@ -59,7 +59,7 @@ def new_manifest(scenario: Scenario, variant: Variant, parameters: Mapping[str, 
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write manifest.json into ``folder``, whole or not at all, with the checksums of what is there now."""
+    """Write manifest.json into ``folder``, whole or not at all, with the checksums of the files there now."""
     files = [file for file in sorted(folder.iterdir()) if file.name != MANIFEST and not file.name.startswith(".")]
     manifest.files = {file.name: FileRecord.of(file) for file in files}
     manifest.checksum = checksum(msgspec.json.decode(msgspec.json.encode(manifest)))
@@ -101,7 +101,7 @@ def image_records(containers: Iterable[Container], bases: Mapping[str, BaseImage
 
 
 def capture_record(point: CapturePoint, namespace: str, described: Sequence[str]) -> CaptureRecord:
-    """Where one capture was taken, and the interface as its sidecar ``described`` it, line by line."""
+    """Where one capture was taken, and its interface, from the lines in which its sidecar ``described`` it."""
     mtu = first_value(described, "mtu")
     return CaptureRecord(
         service=point.service,
@@ -113,13 +113,13 @@ def capture_record(point: CapturePoint, namespace: str, described: Sequence[str]
 
 
 def namespace_record(services: Sequence[str], described: Sequence[str]) -> NamespaceRecord:
-    """One network namespace: its services, and its settings as a sidecar in it ``described`` them."""
+    """One network namespace: its services, and its settings, from the lines in which a sidecar ``described`` them."""
     addresses = [line.partition(" ")[2] for line in described if line.startswith("address ")]
     return NamespaceRecord(list(services), addresses, _pairs(described, "sysctl"))
 
 
 def first_value(described: Sequence[str], what: str) -> str | None:
-    """What follows the word ``what`` in the first line of ``described`` that begins with it."""
+    """The rest of the first line of ``described`` that begins with the word ``what``."""
     return next((line.partition(" ")[2] for line in described if line.split(" ")[0] == what), None)
 
 

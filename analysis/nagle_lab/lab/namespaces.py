@@ -12,8 +12,8 @@ from nagle_lab.lab.scenarios.scenario import CapturePoint
 class Namespace:
     """One network namespace; ``services`` are all in it.
 
-    ``name`` is the service it was made for; where only its loopback is captured, which all its services share, it is
-    the capture.
+    ``name`` is the service for which it was made. If only loopback is captured, which all its services share, it is
+    the name of the capture.
     """
 
     name: str
@@ -26,8 +26,8 @@ def captured_namespaces(
 ) -> dict[str, Namespace]:
     """Return, by name, the namespaces that ``captures`` are taken in.
 
-    ``containers`` are those of each service; one whose NetworkMode is ``container:ID`` is in the namespace of that
-    container.
+    ``containers`` are those of each service; a container whose NetworkMode is ``container:ID`` is in the namespace of
+    container ID.
     """
     by_id = {container.id: service for service, container in containers.items()}
     home = {service: _home(service, containers, by_id) for service in containers}

@@ -24,7 +24,7 @@ from nagle_lab.runs.witnesses import CaptureNumbers, Lateness
 
 T = TypeVar("T")
 
-_ANSWER_S = 20.0  # an answer takes milliseconds; a machine under load may take its time
+_ANSWER_S = 20.0  # an answer takes milliseconds, but a busy machine may need longer
 _POLL_S = 0.1
 _QUIET_S = 0.25  # longer than an ACK timer, and than the pause after which a connection is closed for good
 HANDED_OVER_S = 1.5  # the kernel hands over a ring block that is not full after a second
@@ -32,7 +32,7 @@ _SETTLE_S = 5.0
 
 
 class Recorder:
-    """A running capture, ``name`` of the scenario's, written to ``file`` as it comes.
+    """A running capture, the scenario's ``name``, written to ``file`` as packets come.
 
     Every method but ``abandon`` raises NagleLabError when the capture has failed (tcpdump gone, disk full)
     and KeyboardInterrupt when a signal arrives.
@@ -45,7 +45,7 @@ class Recorder:
         self._queue: queue.Queue[str | None] = queue.Queue()
         self._lines: list[str] = []
         self._taken = self._answered = 0  # lines read from the queue; and those up to the last answer
-        self._early = 0  # packets received before the filter stood; at most, for some may be on their way to tcpdump
+        self._early = 0  # packets received before the filter was set, at most: some may be on their way to tcpdump
         self._disk_error: OSError | None = None
         self._stopping = False
         self._capture = file.open("wb", buffering=0)
@@ -65,7 +65,7 @@ class Recorder:
         stream = pipe(self._process.stdout)
         with self._capture:
             while block := os.read(stream.fileno(), 1 << 20):
-                if self._disk_error is None:  # after an error go on reading, so that tcpdump can be stopped in order
+                if self._disk_error is None:  # keep reading after an error, so that tcpdump can be stopped properly
                     try:
                         while block:
                             block = block[self._capture.write(block) :]
@@ -139,7 +139,7 @@ class Recorder:
         return self._ask("counters")
 
     def watch_lateness(self) -> None:
-        """Begin to measure how late the sidecar's machine, that of the ends, wakes a sleeper."""
+        """Begin to measure how late the machine of the sidecar and the ends wakes a sleeper."""
         self._send("watch")
         self._await(lambda line: True if line == "watching" else None)
 
@@ -148,7 +148,7 @@ class Recorder:
         return parse_lateness(self._ask("lateness"))
 
     def numbers(self) -> CaptureNumbers:
-        """What tcpdump itself has counted up to now."""
+        """What tcpdump itself has counted so far."""
         self._send("stats")
         return self._await(self._parsed)
 
@@ -156,22 +156,22 @@ class Recorder:
         numbers = parse_capture_numbers(text)
         if numbers is None:
             return None
-        # Loopback shows the kernel's filter every packet twice, going out and coming in; libpcap keeps one.
+        # On loopback the kernel's filter sees every packet twice, outgoing and incoming; libpcap keeps one.
         received = (numbers.received + 1) // 2 if self._interface == "lo" else numbers.received
         early = min(self._early, max(0, received - numbers.captured))
         return replace(numbers, received=received - early, early=early)
 
     def settle(self, at_most_s: float | None = None) -> None:
-        """Wait until tcpdump has written all it received, and that for some time; at the latest after 5 s.
+        """Wait until tcpdump has written everything it received and nothing has come for some time; at most 5 s.
 
         The kernel keeps the last block of the ring from tcpdump for up to a second, and stopping tcpdump
-        discards it. Whether everything arrived is for the reader of the numbers to judge. After ``stop`` all is
+        discards it. Whoever reads the numbers judges whether everything arrived. After ``stop`` everything is
         written.
         """
         if self._stopping:
             return
         deadline = time.monotonic() + (at_most_s or _SETTLE_S)
-        quiet_s = HANDED_OVER_S if self._early else _QUIET_S  # where the counts are equal too early
+        quiet_s = HANDED_OVER_S if self._early else _QUIET_S  # then the counts become equal too early
         last, since = None, time.monotonic()
         while time.monotonic() < deadline:
             now = self.numbers()

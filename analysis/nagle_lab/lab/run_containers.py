@@ -1,4 +1,4 @@
-"""The containers of one run: started by Compose, addressed by service, removed whatever happened."""
+"""The containers of one run: started by Compose, addressed by service, and always removed."""
 
 import secrets
 import shlex
@@ -36,7 +36,9 @@ class LiveLab:
     def __init__(
         self, lab: Lab, server: str, compose: Compose, labels: Mapping[str, str], variables: Mapping[str, str]
     ) -> None:
-        """``server`` is the service that must never end; ``labels`` go onto what the Compose files do not make."""
+        """``server`` is the service that must never end; ``labels`` are for containers that the Compose files do not
+        make.
+        """
         self._lab, self._server = lab, server
         self._compose = compose
         self._variables = variables
@@ -45,7 +47,7 @@ class LiveLab:
         self._ids: dict[str, str] = {}
 
     def require(self, what: str, image: str) -> None:
-        """Raise NagleLabError (INCONCLUSIVE) for ``what`` unless this machine has all that the lab requires.
+        """Raise NagleLabError (INCONCLUSIVE) for ``what`` unless this machine has everything that the lab requires.
 
         Each command runs in a container of ``image`` of its own, without a network and without capabilities.
         """
@@ -53,7 +55,7 @@ class LiveLab:
         confined += [f"--label={name}={value}" for name, value in self._labels.items()]
         for requirement in self._lab.requires:
             command = ["docker", "run", "--rm", *confined, image, *shlex.split(requirement.command)]
-            asked = Child(command).wait(_COMMAND_S)  # killed half way, its container might appear after the clean-up
+            asked = Child(command).wait(_COMMAND_S)  # if killed, its container might appear after the clean-up
             if asked.exit_code in _NOT_RUN or asked.exit_code < 0:
                 raise NagleLabError(f"`{requirement.command}` could not be run: {asked.last_line()}: start Docker")
             if asked.exit_code != 0:
@@ -94,7 +96,9 @@ class LiveLab:
         return Recorder(name, self._id(point.service), point.interface, file)
 
     def held_back(self, service: str, command: str) -> Child:
-        """Start ``command`` as ``exec`` does, with the hooks of interpreters; it waits until strace is attached."""
+        """Start ``command`` as ``exec`` does, with the hooks of interpreters; the command waits until strace is
+        attached.
+        """
         own = dict(variable.split("=", 1) for variable in self.details()[service].config.env)
         return self.exec(service, tracer.held_back(command), tracer.put_hooks(self._id(service), own))
 
@@ -105,7 +109,8 @@ class LiveLab:
     def wait_until_listening(self, services: Sequence[str], port: int, watcher: Recorder) -> None:
         """Wait until one of ``services`` listens on TCP ``port``, asking ``watcher``, which sends no packet.
 
-        Raises NagleLabError with the last log lines of whatever ends meanwhile, or of ``services`` after 15 s.
+        Raises NagleLabError with the last log lines of any service that ends meanwhile, or of ``services`` after 15
+        s.
         """
         started = time.monotonic()
         while not watcher.listening(port):
@@ -118,12 +123,12 @@ class LiveLab:
     def require_services(self) -> None:
         """Raise NagleLabError with the last log lines of the service that ended first, if any has failed.
 
-        A service other than the server may end with exit code 0: it has done what it was for. Where the engine is
-        gone, or was restarted, the error is that.
+        A service other than the server may end with exit code 0, when its work is done. If the engine is gone, or was
+        restarted, the error says so.
         """
         details = self.details()
         if self._ids and not details:
-            engine_version()  # it answers, maybe only now: ask once more
+            engine_version()  # it answers, perhaps only now: ask once more
             details = self.details()
             if not details:
                 gone = "the containers of this run are gone (was Docker restarted?)"

@@ -37,7 +37,7 @@ from nagle_lab.runs.manifest import BaseImage
 from nagle_lab.runs.witnesses import WITNESSES, Counters, LoadRun, OptionRecord, RecordedWitnesses, Untraced
 
 _LOAD_POLL_S = 0.05
-_LOOK_S = 5.0  # how often to look whether the load still sends packets
+_LOOK_S = 5.0  # how often to check whether the load still sends packets
 _PATIENCE_S = 60.0  # longer than the load tools' own patience with a server, 30 s
 _ANSWER_S = 60.0
 
@@ -54,20 +54,20 @@ def record(
     """Run ``variant`` once, record every capture of its lab, and return the complete run folder under ``runs_dir``.
 
     ``settings`` are parameters (NAME → VALUE) on top of the environment's; ``progress`` is called with one short
-    line per stage. With ``untraced``, what the same run without strace came to, strace runs beside the service that
+    line per stage. With ``untraced``, the outcome of the same run without strace, strace runs beside the service that
     holds.
 
-    Raises NagleLabError in one line; what was recorded until then is kept as ``<name>.failed``. Raises
-    KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: before all captures are complete nothing is kept, after that
-    the run is finished first. No container and no network is left in any case.
+    Raises NagleLabError, in one line; what was recorded until then is kept as ``<name>.failed``. Raises
+    KeyboardInterrupt on SIGINT, SIGTERM or SIGHUP: nothing is kept before all captures are complete; after that the
+    run is finished first. No container or network is left in any case.
     """
     session = _Session(scenario, variant, resolve(scenario, variant, settings), progress, untraced)
     with deferred():
-        return session.run(runs_dir.absolute())  # its path goes into labels that other runs read
+        return session.run(runs_dir.absolute())  # other runs read its path in labels
 
 
 class _Session:
-    """One run: what its stages share."""
+    """One run: the state that its stages share."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _Session:
         self._bases: dict[str, BaseImage] = {}
 
     def _announce(self, stage: str) -> None:
-        with suppress(OSError):  # nobody reads it any more (`| head`): the run goes on
+        with suppress(OSError):  # nobody reads it any more (`| head`): the run continues
             self._progress(stage)
 
     @contextmanager
@@ -120,7 +120,7 @@ class _Session:
         try:
             self._record(lab, sidecar_image(tag), folder.path)
         except KeyboardInterrupt:
-            if (folder.path / WITNESSES).exists():  # all captures are complete: the load had failed
+            if (folder.path / WITNESSES).exists():  # all captures are complete: it was the load that failed
                 self._failed(folder, NagleLabError("interrupted"))
             else:
                 folder.discard()
@@ -137,12 +137,12 @@ class _Session:
             folder.discard()
             return error
         self._manifest.failure = str(error)
-        with suppress(OSError):  # the disk may still be full: then the manifest goes on saying "killed"
+        with suppress(OSError):  # the disk may still be full: then the manifest still says "killed"
             write_manifest(self._manifest, folder.path)
         return NagleLabError(f"{error}; what was recorded is in {folder.fail()}", error.exit_code)
 
     def _record(self, lab: LiveLab, sidecar: str, folder: Path) -> None:
-        write_manifest(self._manifest, folder)  # its failure is that the run was killed, until it ends in another way
+        write_manifest(self._manifest, folder)  # it says that the run was killed, until it ends otherwise
         try:
             with self._stage("require"):
                 lab.require(f"{self._scenario.name} {self._manifest.variant}", sidecar)
@@ -154,7 +154,7 @@ class _Session:
             with self._capturing(lab, folder):
                 self._measure(lab, folder)
         except NagleLabError:
-            lab.require_services()  # the end of one explains all that failed after it
+            lab.require_services()  # if one has ended, that explains every later failure
             raise
         finally:
             with self._stage("remove", "removing the containers"):
@@ -164,7 +164,7 @@ class _Session:
 
     @contextmanager
     def _capturing(self, lab: LiveLab, folder: Path) -> Iterator[None]:
-        """Run the captures within the block; after a failure keep what the kernel still holds of them."""
+        """Run the captures within the block; after a failure keep packets that the kernel still holds."""
         try:
             for name in self._lab.captures:
                 self._recorders[name] = lab.recorder(name, folder / f"{name}.pcap")
@@ -172,7 +172,7 @@ class _Session:
         except NagleLabError:
             for recorder in self._recorders.values():
                 with suppress(NagleLabError):
-                    recorder.settle(HANDED_OVER_S)  # the load may go on: it need not fall silent
+                    recorder.settle(HANDED_OVER_S)  # the load may continue: no silence is needed
             raise
         finally:
             for recorder in self._recorders.values():
@@ -183,7 +183,7 @@ class _Session:
             option = self._ready(lab, folder)
             write_manifest(self._manifest, folder)
         before = self._counters()
-        timers = next(iter(self._recorders.values()))  # any: all run on the machine that the ends run on
+        timers = next(iter(self._recorders.values()))  # any one will do: all run on the machine of the ends
         timers.watch_lateness()
         with self._tracing(lab, folder) as held_back:
             load = self._load(lab, folder / "load.txt", held_back)
@@ -194,7 +194,7 @@ class _Session:
         after = self._counters()
         with self._stage("stop"):
             captures = {name: recorder.stop() for name, recorder in self._recorders.items()}
-        # From here on nothing waits for a signal: all captures are complete, so the run is finished.
+        # From here on no signal interrupts: all captures are complete, so the run is finished.
         counters = {name: Counters(before[name], after[name]) for name in before}
         write_json(folder / WITNESSES, RecordedWitnesses(captures, counters, load, option, late, self._untraced))
         if load.exit_code != 0:
@@ -203,7 +203,7 @@ class _Session:
 
     @contextmanager
     def _tracing(self, lab: LiveLab, folder: Path) -> Iterator[Child | None]:
-        """Have strace attached within the block, if that was asked for; to the load as well, if it is what holds."""
+        """Attach strace within the block, if that was asked for; also to the load, if that is the end that holds."""
         traced, load = self._manifest.traced, None
         if not traced:
             yield None
@@ -223,7 +223,7 @@ class _Session:
             running.stop()
 
     def _ready(self, lab: LiveLab, folder: Path) -> OptionRecord | None:
-        """Wait until captures run and ports are listened on; describe the lab, and return its option's proof."""
+        """Wait until captures run and servers listen; describe the lab, and return the proof of its option."""
         for recorder in self._recorders.values():
             recorder.wait_until_capturing()
         details = lab.details()
@@ -245,14 +245,16 @@ class _Session:
         return OptionRecord(file, demanded, option_in_effect(text, demanded))
 
     def _wait_until_listening(self, lab: LiveLab, at: str, port: int, services: Sequence[str] | None = None) -> None:
-        """Wait for a port in the namespace of the service ``at``; ``services`` may listen, else all but sidecars."""
+        """Wait for a port in the namespace of the service ``at``; ``services`` may listen, by default all except
+        sidecars.
+        """
         namespace = captured_namespace(at, self._namespaces.values())
         sidecars = {point.service for point in self._lab.captures.values()}
         services = services or [service for service in namespace.services if service not in sidecars]
         lab.wait_until_listening(services, port, self._recorders[namespace.captures[0]])
 
     def _describe(self, containers: Mapping[str, Container]) -> None:
-        """Put into the manifest what the engine and the sidecars report of the lab."""
+        """Put into the manifest what the engine and the sidecars report about the lab."""
         described = {name: recorder.describe() for name, recorder in self._recorders.items()}
         any_of_them = next(iter(described.values()))
         self._manifest.versions.kernel = first_value(any_of_them, "kernel")
@@ -275,7 +277,7 @@ class _Session:
         return self._scenario.rendered(self._scenario.load.command, self._values)
 
     def _load(self, lab: LiveLab, output: Path, started: Child | None) -> LoadRun:
-        """Run the load to its end, keep what it prints in ``output``, and return its witness."""
+        """Run the load to its end, write its output to ``output``, and return its witness."""
         tool, command = self._scenario.load.tool, self._command()
         with self._stage("load", command):
             child = started or lab.exec(self._scenario.load.service, command)

@@ -1,6 +1,6 @@
-"""The calls of the service that holds: ``trace`` runs in a sidecar of its own, and what strace writes is kept here.
+"""The calls of the service that holds: ``trace`` runs in a sidecar of its own, and strace's output is stored here.
 
-What it says is that of ``scenarios/shared/tracer/trace``.
+Its commands and answers are those of ``scenarios/shared/tracer/trace``.
 """
 
 import io
@@ -24,17 +24,17 @@ from nagle_lab.lab.scenarios.scenario import REPOSITORY, Lab, Scenario, Variant
 from nagle_lab.runs.manifest import THREADS, TRACE
 
 SERVICE = "tracer"
-STACKS_S = 1  # how long calls are written with stacks
-HOOKED = "client"  # the service that hooks.yaml gives a place for the interpreters' hooks
+STACKS_S = 1  # how long calls are recorded with stacks
+HOOKED = "client"  # the service in which hooks.yaml makes a folder for the interpreters' hooks
 _HOOKS = Path("/nagle-lab-hooks")
-# What is run like this waits until strace is attached to it.
+# A command run like this waits until strace is attached to it.
 _HELD_BACK = ("sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
 _SHARED = REPOSITORY / "scenarios" / "shared"
 _ATTACHED_S, _POLL_S, _ENDED_S = 30.0, 0.02, 20.0
 
 
 def traced_service(scenario: Scenario, variant: Variant) -> str:
-    """The service whose calls are of interest: the one that holds, where the scenario stalls."""
+    """The service whose calls are of interest: the one that holds when the scenario stalls."""
     if service := scenario.lab(variant).traced:
         return service
     stalled = scenario.variants.get(scenario.stalled)
@@ -50,14 +50,14 @@ def with_tracer(lab: Lab, service: str) -> Lab:
 
 
 def variables(service: str) -> dict[str, str]:
-    """What the sidecar's Compose file asks for."""
+    """The variables that the sidecar's Compose file needs."""
     return {"NAGLE_LAB_TRACED": service, "NAGLE_LAB_TRACER": str(_SHARED / SERVICE)}
 
 
 def put_hooks(container: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Put the hooks into a container of HOOKED; returns what its environment needs so that interpreters load them.
+    """Put the hooks into a container of HOOKED; returns the environment variables with which interpreters load them.
 
-    Nothing where they cannot be put there: then calls have no lines, and all else is the same.
+    Returns nothing if that fails: then calls have no lines, and everything else is the same.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
@@ -74,20 +74,20 @@ def put_hooks(container: str, environment: Mapping[str, str]) -> dict[str, str]:
     if done.returncode:
         return {}
     found, machine = hooking.agent_in(hooking.HOOKS), done.stdout.decode().split()
-    is_same = machine == [os.uname().sysname, os.uname().machine]  # what was compiled here runs there
+    is_same = machine == [os.uname().sysname, os.uname().machine]  # hooks compiled here run there
     return hooking.hooked(environment, _HOOKS, _HOOKS / found.name if found and is_same else None)
 
 
 def held_back(command: str) -> str:
-    """The command so that it begins when strace is attached to it: see ``Tracer``."""
+    """The command, changed so that it begins when strace is attached to it: see ``Tracer``."""
     return f"{shlex.join(_HELD_BACK)} {command}"
 
 
 class Tracer:
-    """A running trace, written to ``folder``. Its end is that of its container, if it is not stopped before."""
+    """A running trace, written to ``folder``. Unless it is stopped before, it ends with its container."""
 
     def __init__(self, container: str, folder: Path, *, waits_for_load: bool = False) -> None:
-        """``waits_for_load``: it attaches when what is ``held_back`` is there, and lets that go on."""
+        """``waits_for_load``: it attaches when the ``held_back`` command is there, and lets that continue."""
         self._folder = folder
         self._said: list[str] = []
         self._disk_error: OSError | None = None
@@ -101,11 +101,11 @@ class Tracer:
             each.start()
 
     def _write(self) -> None:
-        left = MOST_BYTES + 1  # the last one says that there was more
+        left = MOST_BYTES + 1  # the last byte says that there was more
         stream = pipe(self._process.stdout)
         try:
             with (self._folder / TRACE).open("wb") as file:
-                while block := os.read(stream.fileno(), 1 << 20):  # also of what is not kept: strace must not wait
+                while block := os.read(stream.fileno(), 1 << 20):  # all of it, so that strace never waits
                     left -= file.write(block[:left])
         except OSError as error:
             self._disk_error = error
@@ -131,7 +131,7 @@ class Tracer:
         return next((line.split()[1] for line in self._said if line.startswith("strace ")), "")
 
     def stop(self) -> None:
-        """Detach, and return when all is in the folder. Raises OSError where that was full."""
+        """Detach, and return when everything is in the folder. Raises OSError if its disk was full."""
         self.abandon()
         threads = [line.removeprefix("thread ") for line in self._said if line.startswith("thread ")]
         (self._folder / THREADS).write_text("".join(f"{line}\n" for line in threads))
@@ -139,5 +139,5 @@ class Tracer:
             raise self._disk_error
 
     def abandon(self) -> None:
-        """Detach, whatever its state."""
+        """Detach, whatever the state."""
         end(self._process, self._pumps, within_s=_ENDED_S)

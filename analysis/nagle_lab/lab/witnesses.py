@@ -23,7 +23,7 @@ def parse_capture_numbers(text: str) -> CaptureNumbers | None:
 
 
 def parse_lateness(lines: Sequence[str]) -> Lateness:
-    """What ``scenarios/shared/sidecar/lateness`` measured; NagleLabError if ``lines`` hold no measurement."""
+    """What ``scenarios/shared/sidecar/lateness`` measured; NagleLabError if ``lines`` contain no measurement."""
     words = next((line.split()[1:] for line in lines if line.startswith("late ")), [])
     if len(words) != len(Lateness.__struct_fields__):
         answer = " / ".join(lines) or "no answer"
@@ -46,7 +46,7 @@ def parse_counters(lines: Sequence[str]) -> dict[str, int]:
 
 
 def option_in_effect(configuration: str, demanded: str) -> bool:
-    """Whether the line ``demanded`` stands in the configuration, and no line of the same directive differs."""
+    """Whether the configuration has the line ``demanded``, and no other value of the same directive."""
     directive = demanded.split(maxsplit=1)[0]
     lines = [" ".join(line.split()) for line in configuration.splitlines()]
     return {line for line in lines if line.split(" ", 1)[0] == directive} == {demanded}

@@ -32,7 +32,8 @@ class Compose:
         return [*self.command, "--project-name", project, *named, *arguments]
 
     def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        # The classic builder by its own means: the command line's would ask for a plugin that may be missing.
+        # v1 calls the classic builder itself: through Docker's command line it would need a plugin that may be
+        # missing.
         classic = {"COMPOSE_DOCKER_CLI_BUILD": "0"} if self.v1 else {}
         return plain_environment() | classic | dict(variables)
 
@@ -44,22 +45,22 @@ class Compose:
     def up(self, files: Sequence[Path], project: str, variables: Mapping[str, str]) -> Finished:
         """Create and start the containers of ``files``, later ones over earlier ones.
 
-        A signal is taken only once Compose is done: killed half way, it would leave requests with the engine
-        whose containers appear after the clean-up.
+        Signals wait until Compose is done: if it were killed half way, its requests would stay with the engine, and
+        their containers would appear after the clean-up.
         """
         arguments = self._line(files, project, "up", "--detach", "--no-build")
         return Child(arguments, self._environment(variables)).wait(_UP_PATIENCE_S)
 
 
 class ComposeSearch:
-    """Asks every Compose there is for its version, while the caller does something else: v1 takes its time."""
+    """Asks every Compose there is for its version, while the caller does something else: v1 is slow."""
 
     def __init__(self) -> None:
         there = [command for command in _COMMANDS if shutil.which(command[0])]
         self._asked = {command: Child([*command, "version", "--short"]) for command in there}
 
     def result(self) -> Compose:
-        """The Compose to use; NagleLabError when there is none new enough."""
+        """The Compose to use; NagleLabError if none is new enough."""
         for command, child in self._asked.items():
             answer = child.finish()
             version = answer.stdout.strip().removeprefix("v")

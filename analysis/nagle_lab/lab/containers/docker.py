@@ -1,4 +1,4 @@
-"""The Docker engine, through its command line: is it there, what runs in it, and the end of what we started."""
+"""The Docker engine, through its command line: whether it is there, what runs in it, and removing what we started."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from nagle_lab.lab.containers.process import Child, Finished, run
 
 PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
-_PATIENCE_S = 60.0  # for any single question to the engine
+_PATIENCE_S = 60.0  # for a single question to the engine
 _AWAY_S = 10.0  # for an engine that is being restarted to answer again
 
 
@@ -51,7 +51,7 @@ class _State(Struct, frozen=True, rename="pascal"):
 
 
 class Container(Struct, frozen=True, rename="pascal"):
-    """What we need to know of a container."""
+    """What we need to know about a container."""
 
     id: str
     image: str  # its id
@@ -134,5 +134,5 @@ def last_log_lines(container: str) -> str:
 
 
 def plain_environment() -> dict[str, str]:
-    """Our environment without what would turn Compose to another project or file."""
+    """Our environment without variables that would make Compose use another project or file."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}

@@ -1,4 +1,4 @@
-"""The lab's images, built when what they are made of has changed."""
+"""The lab's images, built again when their sources have changed."""
 
 import fcntl
 import hashlib
@@ -22,10 +22,10 @@ _BUILD_LOCK = REPOSITORY / ".cache" / "images.lock"
 def ready_images(
     lab: Lab, compose: Compose, variables: dict[str, str], progress: Callable[[str], None]
 ) -> tuple[str, dict[str, BaseImage]]:
-    """The tag under which the images of ``lab`` exist now, and the bases they were built from, by name.
+    """The tag of the images of ``lab``, which exist now, and the bases they were built from, by name.
 
-    The tag is a digest of everything the images are made of: another checkout, base or SERVER_IMAGE on the same
-    host makes other tags, and unchanged images are found by one question to the engine.
+    The tag is a digest of everything that goes into the images: another checkout, base or SERVER_IMAGE on the same
+    host gives other tags, and one question to the engine finds unchanged images.
     """
     bases = {name: _base(name, progress) for name in filter(None, (BASE, os.environ.get("SERVER_IMAGE")))}
     tag = image_tag(lab, {base.name: base.id for base in bases.values()})
@@ -33,7 +33,7 @@ def ready_images(
     if len(image_details(names)) == len(names):
         return tag, bases
     with _locked(_BUILD_LOCK):
-        if len(image_details(names)) != len(names):  # else another run has just built them
+        if len(image_details(names)) != len(names):  # otherwise another run has just built them
             progress("building images")
             built = compose.build(lab.compose, "nagle-lab-images", variables | {"NAGLE_LAB_TAG": tag})
             if built.exit_code != 0:
@@ -62,12 +62,12 @@ def image_names(lab: Lab, tag: str) -> list[str]:
 
 
 def sidecar_image(tag: str) -> str:
-    """The name of the image that every lab captures with."""
+    """The name of the image with which every lab captures."""
     return f"nagle-lab/{SIDECAR}:{tag}"
 
 
 def image_tag(lab: Lab, bases: Mapping[str, str]) -> str:
-    """A digest of what the images are made of.
+    """A digest of what goes into the images.
 
     That is: ``bases`` (name → id), the Compose files, and every file in the folders of the images.
     """
@@ -84,7 +84,7 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
-    except OSError:  # a checkout that may only be read: two builds of the same at once are slow, and right
+    except OSError:  # a read-only checkout: two builds of the same images at once are slow, but correct
         yield
         return
     with file:

@@ -42,7 +42,7 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Wait here: a signal that came earlier, or comes during the block, raises KeyboardInterrupt."""
+    """Within the block a signal, also one that came earlier, raises KeyboardInterrupt."""
     _State.waiting = True
     try:
         if _State.received:

@@ -1,7 +1,7 @@
 """Child processes: each in a process group of its own, so that a terminal's Ctrl-C reaches only nagle-lab.
 
-Not in a session of its own: to the kernel's scheduler that is another user (sched(7), autogroup), which Linux 6.18
-lets wait for seconds while others compute.
+It gets no session of its own, because the kernel's scheduler would treat that as another user (sched(7), autogroup),
+which Linux 6.18 lets wait for seconds while others compute.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class Finished:
     stderr: str
 
     def last_line(self) -> str:
-        """The last line it wrote on stderr, or else on stdout; the exit code if it wrote nothing."""
+        """The last line it wrote on stderr, otherwise on stdout; the exit code if it wrote nothing."""
         return last_line(self.stdout + "\n" + self.stderr, f"exit code {self.exit_code}")
 
 
@@ -49,7 +49,7 @@ class Child:
         )
 
     def wait(self, timeout_s: float | None = None) -> Finished:
-        """Wait for how it ended, whatever signals arrive; killed after ``timeout_s``."""
+        """Wait for its end, whatever signals arrive, and return how it ended; kills it after ``timeout_s``."""
         finished = self._ended_within(timeout_s)
         if finished is not None:
             return finished
@@ -63,7 +63,7 @@ class Child:
             return self.wait(timeout_s)
 
     def ended_within(self, timeout_s: float) -> Finished | None:
-        """How it ended, or None if it runs on after ``timeout_s``; a signal raises KeyboardInterrupt."""
+        """How it ended, or None if it still runs after ``timeout_s``; a signal raises KeyboardInterrupt."""
         with interruptible():
             return self._ended_within(timeout_s)
 
@@ -75,7 +75,7 @@ class Child:
         return Finished(self.command, self._process.returncode, stdout, stderr or "")
 
     def kill(self) -> None:
-        """Kill the child and whatever it started in its group."""
+        """Kill the child and everything it started in its group."""
         self._signal(signal.SIGKILL)
 
     def interrupt(self) -> None:
@@ -107,7 +107,9 @@ def pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def end(process: subprocess.Popen[bytes], readers: Iterable[threading.Thread], *, within_s: float) -> None:
-    """End a process that ends with its standard input, and what reads the rest; killed after ``within_s``."""
+    """End a process that ends with its standard input, and the thread that reads its output; kills it after
+    ``within_s``.
+    """
     with contextlib.suppress(OSError):
         pipe(process.stdin).close()
     try:

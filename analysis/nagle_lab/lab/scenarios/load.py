@@ -12,7 +12,7 @@ from nagle_lab.runs.witnesses import Load
 
 
 def parse_ab(command: str, output: str) -> tuple[str, Load]:
-    """Version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is no report of ab's."""
+    """Version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is not a report of ab."""
 
     def figure(label: str, absent: str | None = None) -> str:
         match = re.search(rf"^{label}:\s+([\d.]+)", output, re.MULTILINE)
@@ -42,7 +42,7 @@ def parse_ab(command: str, output: str) -> tuple[str, Load]:
 def parse_json(command: str, output: str) -> tuple[str, Load]:
     """Version and figures in the last line of ``output`` that begins with ``{``: Load's fields as JSON.
 
-    Raises NagleLabError, naming the tool and the field, where there is no such line or a field is wrong.
+    Raises NagleLabError, naming the tool and the field, if there is no such line or a field is wrong.
     """
     tool = shlex.split(command)[0]
     last = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")

@@ -26,8 +26,8 @@ def resolve(
 ) -> dict[str, str]:
     """The value of every parameter of ``scenario``, by name.
 
-    ``settings`` are the user's NAME → VALUE. Raises NagleLabError for a name that is no parameter, for a value
-    (from settings or environment) that its parameter does not take, and for one that contradicts the variant.
+    ``settings`` are the user's NAME → VALUE. Raises NagleLabError for a name that is not a parameter, for a value
+    (from settings or environment) that its parameter does not accept, and for a value that contradicts the variant.
     """
     for name in settings:
         if name not in scenario.parameters:
@@ -52,10 +52,10 @@ def resolve(
 
 
 def refuse_misspelled(scenarios: Iterable[Scenario], environment: Mapping[str, str] = os.environ) -> None:
-    """Raise NagleLabError for a variable that was meant for a parameter of ``scenarios`` and is misspelled.
+    """Raise NagleLabError for a variable that looks like a misspelled parameter of ``scenarios``.
 
-    On make's command line that is any name like a known one. Elsewhere in the environment, where most variables are
-    not ours, the name must be nearly that of a parameter, and the value one that it takes.
+    On make's command line that is any name similar to a known one. Elsewhere in the environment, where most variables
+    are not ours, the name must be nearly that of a parameter, and the parameter must accept the value.
     """
     parameters = {name: each for scenario in scenarios for name, each in scenario.parameters.items()}
     known = parameters.keys() | MAKE_VARIABLES

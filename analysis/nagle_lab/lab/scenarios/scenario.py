@@ -20,8 +20,8 @@ from nagle_lab.runs.manifest import Expected
 from nagle_lab.runs.record import Port, Role, StrictRecord
 
 REPOSITORY = Path(__file__).parents[4]
-SHARED_SERVICES = REPOSITORY / "scenarios" / "shared" / "services.yaml"  # what Compose files of scenarios extend
-SIDECAR = "sidecar"  # the folder of the image that captures, and that requirements are tried in
+SHARED_SERVICES = REPOSITORY / "scenarios" / "shared" / "services.yaml"  # extended by the scenarios' Compose files
+SIDECAR = "sidecar"  # the folder of the image that captures and in which requirements are tested
 
 Bounds = tuple[float, float]
 
@@ -48,7 +48,7 @@ class IntParameter(StrictRecord, tag_field="kind", tag="int"):
             raise ValueError(f"default is less than min = {self.min}")
 
     def checked(self, value: str) -> str:
-        """``value`` without leading zeros; NagleLabError for what is no such number."""
+        """``value`` without leading zeros; NagleLabError if it is not such a number."""
         if not (value.isascii() and value.isdigit() and len(value) < 19) or int(value) < self.min:
             raise NagleLabError(f"{self.name}={value} is not valid: use a whole number from {self.min}")
         return str(int(value))
@@ -67,12 +67,12 @@ class ChoiceParameter(StrictRecord, tag_field="kind", tag="choice"):
     choices: dict[str, str]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a default that is no choice."""
+        """Raise ValueError for a default that is not one of the choices."""
         if self.default not in self.choices:
             raise ValueError(f"default must be one of {', '.join(self.choices)}, not {self.default!r}")
 
     def checked(self, value: str) -> str:
-        """``value``; NagleLabError for what is no choice."""
+        """``value``; NagleLabError if it is not one of the choices."""
         if value not in self.choices:
             raise NagleLabError(f"{self.name}={value} is not valid: use {' or '.join(self.choices)}")
         return value
@@ -103,9 +103,10 @@ class Prepare(StrictRecord):
 
 
 class Requirement(StrictRecord):
-    """An entry of a lab's ``requires``: what the machine must have, in words, and a command that fails without it.
+    """An entry of a lab's ``requires``: what the machine must have, in words, and a command that fails if it is
+    missing.
 
-    The command runs in a container of the sidecar's image without a network; where it fails the run is INCONCLUSIVE.
+    The command runs in a container of the sidecar's image without a network; if it fails, the run is INCONCLUSIVE.
     """
 
     what: Text
@@ -120,7 +121,7 @@ class Listener(StrictRecord):
 
 
 class ServerOption(StrictRecord):
-    """``[option]``: a setting took effect if ``line``, a template, stands in what ``configuration`` prints."""
+    """``[option]``: a setting took effect if ``configuration`` prints ``line``, a template."""
 
     service: Text
     configuration: Text
@@ -142,7 +143,7 @@ class Lab(StrictRecord):
     requires: tuple[Requirement, ...] = ()
     ready: tuple[Listener, ...] = ()  # default: [[ready]] of the scenario
     option: ServerOption | None = None  # default: [option] of the scenario
-    traced: Text | None = None  # the service --trace traces; default: the server or the load's, whichever holds
+    traced: Text | None = None  # the service that --trace traces; default: the server or the load's, whichever holds
 
 
 class ExpectedRoles(StrictRecord):
@@ -153,10 +154,10 @@ class ExpectedRoles(StrictRecord):
 
 
 class Variant(StrictRecord):
-    """``[variants.NAME]``: the parameters it fixes, which verdict must come out, and what it teaches.
+    """``[variants.NAME]``: the parameters it fixes, the verdict it must give, and what it teaches.
 
-    ``port`` and the roles are those of ``[server]`` and ``[expected]`` unless it has its own; roles and share (see
-    :class:`Expected`) belong to STALL alone.
+    ``port`` and the roles are those of ``[server]`` and ``[expected]`` unless the variant has its own; only STALL has
+    roles and a share (see :class:`Expected`).
     """
 
     name: str
@@ -178,12 +179,12 @@ class Variant(StrictRecord):
 
     @property
     def expected(self) -> Expected:
-        """What must come out of a run."""
+        """The outcome that a run must have."""
         return Expected(self.verdict, self.port, self.held_by, self.delayed_by, self.min_share_after_first)
 
 
 class Server(StrictRecord):
-    """``[server]``: the listening end of the connections under test; ``version`` is a command run there."""
+    """``[server]``: the listening end of the connections under test; ``version`` is a command to run there."""
 
     service: Text
     port: Port
@@ -216,9 +217,9 @@ class Sweep(StrictRecord):
 
 
 class Claim(StrictRecord):
-    """``[[claims]]``: a published figure beside ours, ``measure`` of variant ``of``, divided by that of ``against``.
+    """``[[claims]]``: a published figure, and ours: ``measure`` of variant ``of``, divided by that of ``against``.
 
-    ``reproduced`` and ``partly`` are the lowest and highest of our figure, in the unit of ``measure``.
+    ``reproduced`` and ``partly`` are ranges of our figure, lowest and highest, in the unit of ``measure``.
     """
 
     published: Text
@@ -239,7 +240,7 @@ class Claim(StrictRecord):
 class Scenario(StrictRecord):
     """The file, named after its folder; ``stalled`` and ``fixed`` are the variants that tell its story.
 
-    A control, of which every variant expects CLEAN, has neither.
+    A control, whose variants all expect CLEAN, has neither.
     """
 
     name: str
@@ -257,7 +258,7 @@ class Scenario(StrictRecord):
     claims: tuple[Claim, ...] = ()
 
     def variant(self, name: str) -> Variant:
-        """The variant ``name``; NagleLabError names those there are."""
+        """The variant ``name``; NagleLabError lists the existing ones."""
         if name not in self.variants:
             names = ", ".join(self.variants)
             raise NagleLabError(f"scenario {self.name} has no variant {name!r}: choose one of {names}")
@@ -270,7 +271,7 @@ class Scenario(StrictRecord):
 
     @property
     def story(self) -> list[Variant]:
-        """The stalled variant and the fixed one; of a control its first two, or the only one."""
+        """The stalled variant and the fixed one; for a control its first two variants, or its only one."""
         names = (self.stalled, self.fixed) if self.stalled else list(self.variants)[:2]
         return [self.variants[name] for name in names]
 

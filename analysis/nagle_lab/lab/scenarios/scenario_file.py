@@ -22,21 +22,21 @@ from nagle_lab.lab.scenarios.scenario import (
 )
 from nagle_lab.lab.scenarios.toml import convert, convert_each, mistake, named, read_toml
 
-SCENARIOS = REPOSITORY / "scenarios"  # where they are looked for, unless a folder is given
+SCENARIOS = REPOSITORY / "scenarios"  # the default folder of scenarios
 
 
 def scenarios(folder: Path | None = None) -> dict[str, Scenario]:
     """Every scenario under ``folder`` by name, in alphabetical order.
 
-    Raises NagleLabError where there is none, and naming file and key where one is wrong.
+    Raises NagleLabError if there is none; if one is wrong, the error names file and key.
     """
     return {file.parent.name: load_scenario(file) for file in scenario_files(folder or SCENARIOS)}
 
 
 def readable_scenarios() -> tuple[dict[str, Scenario], list[NagleLabError]]:
-    """The scenarios that can be read, by name, and what is wrong with each of the others.
+    """The readable scenarios, by name, and what is wrong with each of the others.
 
-    Raises NagleLabError where there is none at all.
+    Raises NagleLabError if there is none at all.
     """
     found, mistakes = dict[str, Scenario](), []
     for file in scenario_files(SCENARIOS):
@@ -48,9 +48,9 @@ def readable_scenarios() -> tuple[dict[str, Scenario], list[NagleLabError]]:
 
 
 def find_scenario(name: str, folder: Path | None = None) -> Scenario:
-    """The scenario ``name`` under ``folder``, whatever is wrong with the others.
+    """The scenario ``name`` under ``folder``, even if others are wrong.
 
-    Raises NagleLabError where there is none, naming those there are, and naming file and key where it is wrong.
+    Raises NagleLabError if there is none, listing the existing ones, and if it is wrong, naming file and key.
     """
     home = folder or SCENARIOS
     file = home / name / "scenario.toml"
@@ -61,7 +61,7 @@ def find_scenario(name: str, folder: Path | None = None) -> Scenario:
 
 
 def scenario_files(folder: Path) -> list[Path]:
-    """The ``scenario.toml`` of every scenario under ``folder``; NagleLabError where there is none."""
+    """The ``scenario.toml`` of every scenario under ``folder``; NagleLabError if there is none."""
     files = sorted(folder.glob("*/scenario.toml"))
     if not files:
         raise NagleLabError(
@@ -85,7 +85,7 @@ def load_scenario(file: Path) -> Scenario:
 
 
 def _labs(data: dict[str, Any], file: Path) -> dict[str, Lab]:
-    """The labs, which have the scenario's listeners and option unless they have their own."""
+    """The labs, with the scenario's listeners and option unless they have their own."""
 
     def existing(_path: type, name: object) -> Path:
         path = (file.parent / str(name)).resolve()
@@ -107,7 +107,7 @@ def _labs(data: dict[str, Any], file: Path) -> dict[str, Lab]:
 
 
 def _variants(data: dict[str, Any], file: Path) -> dict[str, Variant]:
-    """The variants; those without their own have the first lab, the server's port, the usual roles."""
+    """The variants; by default with the first lab, the server's port and the scenario's roles."""
     usual = {"lab": next(iter(data["labs"]), ""), "port": data["server"].port}
     tables = convert(data.get("variants", {}), dict[str, dict[str, Any]], file, "variants")
     stalling = {}
@@ -123,7 +123,7 @@ Mistakes = Iterator[tuple[str, str]]  # key and problem
 
 
 def _mistakes(scenario: Scenario) -> Mistakes:
-    """The key and problem of whatever in one table does not fit the others."""
+    """The key and problem of each inconsistency between tables."""
     for name, parameter in scenario.parameters.items():
         if isinstance(parameter, IntParameter) and isinstance(parameter.max, str):
             yield from _not_among(f"parameters.{name}.max", parameter.max, scenario.int_parameters())

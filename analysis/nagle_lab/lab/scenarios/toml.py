@@ -17,7 +17,7 @@ Text = Annotated[str, Meta(pattern=r"\S")]  # not empty
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """What ``file`` holds, the text in it without blanks at either end; NagleLabError if it is not TOML."""
+    """The content of ``file``, its texts stripped of blanks; NagleLabError if it is not TOML."""
     try:
         content: dict[str, Any] = _stripped(tomllib.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
@@ -40,10 +40,10 @@ def convert(
 ) -> T:
     """The ``value`` of ``key`` in ``file`` as a ``form``.
 
-    ``hook(type, value)`` makes what is no type of TOML's, or raises ValueError.
+    ``hook(type, value)`` converts types that TOML does not have, or raises ValueError.
 
-    Raises NagleLabError naming file and key. msgspec does not say in which entry of a dict a mistake is, so the
-    tables in one are converted beforehand, see :func:`convert_each`.
+    Raises NagleLabError naming file and key. msgspec does not say which entry of a dict is wrong, so the tables in a
+    dict are converted beforehand, see :func:`convert_each`.
     """
     try:
         return msgspec.convert(value, form, dec_hook=hook)
@@ -68,19 +68,19 @@ def convert_each(
 
 
 def named(name: str, table: dict[str, Any], file: Path, key: str = "") -> dict[str, Any]:
-    """The ``table`` at ``key`` with its ``name`` in it, which the file must not hold."""
+    """The ``table`` at ``key`` with its ``name`` added, which must not be a key in the file."""
     if "name" in table:
         raise mistake(file, key and f"{key}:", "Object contains unknown field `name`")
     return {"name": name, **table}
 
 
 def mistake(file: Path, key: str, problem: str) -> NagleLabError:
-    """The error that says what the ``problem`` with ``key`` of ``file`` is."""
+    """The error that names the ``problem`` with ``key`` of ``file``."""
     return NagleLabError(" ".join(filter(None, (f"{file}:", key, problem))))
 
 
 def _words(form: Any, key: str) -> list[str]:
-    """The words that ``key`` of ``form`` may be: of a union of structs its tags, else those of a Literal."""
+    """The words that ``key`` of ``form`` may be: the tags of a union of structs, or the values of a Literal."""
     tags = [each.__struct_config__.tag for each in get_args(form)]
     hint = None if tags else get_type_hints(form)[key]
     return tags or [word for each in (hint, *get_args(hint)) for word in get_args(each) if isinstance(word, str)]
