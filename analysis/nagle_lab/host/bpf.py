@@ -1,6 +1,6 @@
-"""Filters that the kernel runs, of packets or of system calls: classic BPF (filter.rst of Linux).
+"""Filters that the kernel runs on packets or system calls: classic BPF (filter.rst of Linux).
 
-A program has parts: what the functions below return, and labels, to which they jump; forward only.
+A program consists of what the functions below return, and of labels; jumps go to labels, and only forward.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _JUMP, _IF_EQUAL, _RETURN = 0x05, 0x15, 0x06
 
 
 def assembled(*parts: Sequence[Instruction] | str) -> bytes:
-    """The program as the kernel takes it: struct sock_filter, of eight bytes, for each instruction."""
+    """The program in the kernel's form: a struct sock_filter of eight bytes for each instruction."""
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     for part in parts:
@@ -26,7 +26,7 @@ def assembled(*parts: Sequence[Instruction] | str) -> bytes:
 
 
 def load_word(at: int) -> list[Instruction]:
-    """Load four bytes of what is filtered."""
+    """Load four bytes of the filtered data."""
     return [(0x20, 0, 0, at)]
 
 
@@ -41,17 +41,19 @@ def load_byte(at: int) -> list[Instruction]:
 
 
 def load_half_behind_ipv4(header: int, at: int) -> list[Instruction]:
-    """Load two bytes of what is behind an IPv4 header, whose length is in it."""
+    """Load two bytes behind an IPv4 header, which contains its own length."""
     return [(0xB1, 0, 0, header), (0x48, 0, 0, header + at)]
 
 
 def if_equal(value: int, label: str) -> list[Instruction]:
-    """Jump if what was loaded is that value. Not by the test itself, which leads 255 instructions far at most."""
+    """Jump if the loaded value is that one. A separate instruction jumps, because a test reaches at most 255
+    instructions.
+    """
     return [(_IF_EQUAL, 0, 1, value), *jump(label)]
 
 
 def unless_equal(value: int, label: str) -> list[Instruction]:
-    """Jump if it is another one."""
+    """Jump if the loaded value is another one."""
     return [(_IF_EQUAL, 1, 0, value), *jump(label)]
 
 

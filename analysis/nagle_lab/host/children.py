@@ -1,7 +1,7 @@
 """Child processes: run a command and wait for it; signals reach it once, and none of its processes is left after it.
 
-Beside it is what keeps a process of ours and its parent together: :func:`end_with_parent`, :func:`ending_by_signals`.
-The children of the lab, whose output it reads, are in lab/containers/process.py.
+:func:`end_with_parent` and :func:`ending_by_signals` make a process of ours end together with its parent. The lab's
+children, whose output it reads, are in lab/containers/process.py.
 """
 
 import ctypes
@@ -31,9 +31,9 @@ _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 class Ended:
     """How a process ended."""
 
-    status: int  # as a shell says it: its exit code, or 128 and the signal
+    status: int  # as in a shell: its exit code, or 128 plus the signal
     timed_out: bool = False
-    interrupted: bool = False  # whether a signal such as Ctrl-C's came meanwhile
+    interrupted: bool = False  # whether a signal came meanwhile, such as that of Ctrl-C
 
 
 class NotStartedError(Exception):
@@ -41,25 +41,25 @@ class NotStartedError(Exception):
 
     def __init__(self, number: int) -> None:
         super().__init__(os.strerror(number))
-        self.status = 127 if number == errno.ENOENT else 126  # as env, timeout and the shells have it
+        self.status = 127 if number == errno.ENOENT else 126  # as env, timeout and shells do
 
 
 def adopt_orphans() -> None:
-    """Be the parent of what the command leaves behind (PR_SET_CHILD_SUBREAPER)."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever started us may have had it ignored: nothing to wait for
+    """Become the parent of processes that the command leaves behind (PR_SET_CHILD_SUBREAPER)."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, as our parent may have set it, wait finds nothing
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when its parent has died, however that came."""
+    """Let the kernel send this process a signal when its parent has died, for whatever reason."""
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def leave_terminal() -> None:
-    """Neither be interrupted by the terminal nor read from it.
+    """Ignore the terminal's signals, and do not read from it.
 
-    In a session of its own a process is another user to the scheduler (sched(7), autogroup): Linux 6.18 then lets it
-    wait for seconds while others compute. So it has a process group of its own.
+    The scheduler treats a process in a session of its own as another user (sched(7), autogroup): Linux 6.18 then lets
+    it wait for seconds while others compute. So it gets only a process group of its own.
     """
     os.setpgid(0, 0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -105,7 +105,7 @@ class Child:
             os._exit(127)
 
     def start(self) -> None:
-        """Have it become the command. Raises NotStartedError."""
+        """Turn the child into the command. Raises NotStartedError."""
         os.write(self._go, b"!")
         os.close(self._go)
         with os.fdopen(self._failed, "rb") as failed:
@@ -116,7 +116,7 @@ class Child:
             raise NotStartedError(int(number))
 
     def wait(self, limit_s: float | None = None) -> Ended:
-        """Wait until it has ended; pass signals on to it, but not the terminal's, which it gets itself.
+        """Wait until it has ended; pass signals on to it, except the terminal's, which it receives itself.
 
         After ``limit_s`` it gets SIGTERM, and GRACE_S later SIGKILL.
         """
@@ -138,9 +138,11 @@ class Child:
                 self._signal(info.si_signo)
 
     def wait_or_end(self) -> Ended:
-        """Wait until it has ended, and end it at the first signal. It has left the terminal, whose signals miss it.
+        """Wait until it has ended, and end it at the first signal. It has left the terminal, so the terminal's
+        signals do not reach it.
 
-        It is asked to end until it does: docker's client loses what comes before its container runs.
+        The request to end is repeated until it ends: docker's client loses signals that come before its container
+        runs.
         """
         is_asked = False
         while True:
@@ -161,7 +163,7 @@ class Child:
             os.kill(self.pid, number)
 
     def _reap(self) -> int | None:
-        """Take what has ended, orphans too; the status of the command, if it was among it."""
+        """Reap ended processes, including orphans; returns the status of the command if it was among them."""
         status = None
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -173,7 +175,7 @@ class Child:
 
 @contextmanager
 def ending_by_signals() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP, unless ignored, end the program by SystemExit, so that it cleans up."""
+    """Within the block SIGTERM and SIGHUP, unless ignored, raise SystemExit, so that the program cleans up."""
     not_taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     with handling(dict.fromkeys(not_taken, _end)):
         yield
@@ -184,9 +186,9 @@ def _end(number: int, _: object) -> None:
 
 
 def end_the_rest(but: Container[int] = ()) -> list[str]:
-    """End the descendants of this process, ``but`` for some, by SIGTERM, after a second by SIGKILL.
+    """End the descendants of this process, except those in ``but``, by SIGTERM, after a second by SIGKILL.
 
-    Returns the names of those that were found.
+    Returns the names of the processes found.
     """
     names: dict[int, str] = {}
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -217,7 +219,7 @@ def _reap_all() -> None:
 def descendants(of: int) -> dict[int, str]:
     """The living processes that descend from process ``of``, by PID, with their names (proc(5))."""
     if str(Path("/proc/self").readlink()) != str(os.getpid()):
-        return {}  # we are the first of a PID namespace (pasta's), with which all of them end; /proc is another's
+        return {}  # first in a PID namespace (pasta's): all end with us, and /proc is another one's
     parents: dict[int, tuple[int, str]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

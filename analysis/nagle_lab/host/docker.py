@@ -1,4 +1,4 @@
-"""What this host's Docker says of its containers, where there is one. The lab's Docker is in lab/containers."""
+"""What this host's Docker, if there is one, says about its containers. The lab's Docker is in lab/containers."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ _NO_SUCH_COMMAND = 125  # exit code of docker, without Compose for ``docker comp
 def container_of_service(service: str) -> str:
     """The container of a service of the Compose project in the working directory.
 
-    Raises NagleLabError where it does not run, or Compose cannot tell.
+    Raises NagleLabError if it does not run, or Compose does not know it.
     """
     problem = "--compose-service needs Docker Compose, and there is none: install it"
     for compose in (["docker", "compose"], ["docker-compose"]):
@@ -30,14 +30,14 @@ def container_of_service(service: str) -> str:
 
 
 def _require_rights(done: subprocess.CompletedProcess[str]) -> None:
-    """Raise NagleLabError where Docker's client was refused at the daemon's socket."""
+    """Raise NagleLabError if Docker's client was refused at the daemon's socket."""
     said = done.stderr.lower()
     if done.returncode and "permission denied" in said and "docker" in said:
         raise NagleLabError(_NO_RIGHTS)
 
 
 def require_docker_rights() -> None:
-    """Raise NagleLabError where there is a Docker that this account may not use."""
+    """Raise NagleLabError if there is a Docker that this account may not use."""
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             ["docker", "ps", "--quiet"],
@@ -51,7 +51,7 @@ def require_docker_rights() -> None:
 
 
 def docker_output(*arguments: str) -> str:
-    """What docker prints. Raises NagleLabError where there is none, or it fails."""
+    """What docker prints. Raises NagleLabError if there is no Docker, or it fails."""
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def docker_output(*arguments: str) -> str:
 
 
 def container_names() -> dict[str, str]:
-    """Id → name of the running containers, as Docker tells; nothing where there is none, or it does not answer."""
+    """Id → name of the running containers; empty if there is no Docker, or it does not answer."""
     if not shutil.which("docker"):
         return {}
     with suppress(OSError, subprocess.TimeoutExpired):

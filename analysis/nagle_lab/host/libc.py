@@ -7,6 +7,6 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def last_error() -> OSError:
-    """Why the call of LIBC that this thread made last has failed."""
+    """Why this thread's last call of LIBC failed."""
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""Network namespaces: one of one's own, with a loopback on which stalls show, and a look into those of others.
+"""Network namespaces: making one whose loopback shows stalls, and looking into those of other processes.
 
 Linux only; no program is needed for it.
 """
@@ -17,7 +17,7 @@ from nagle_lab.host.libc import LIBC, last_error
 from nagle_lab.host.privileges import may_make_network
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-OF_PROCESS = ("user", "net")  # to join: the right to be in the second comes with the first
+OF_PROCESS = ("user", "net")  # to join, in this order: being in the first gives the right to join the second
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFMTU, _SIOCETHTOOL = 0x8913, 0x8914, 0x8922, 0x8946
 _IFF_UP = 1
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones: unshare(2). Raises OSError."""
+    """Move into new namespaces: unshare(2). Raises OSError."""
     if LIBC.unshare(flags):
         raise last_error()
 
@@ -33,7 +33,7 @@ def unshare(flags: int) -> None:
 def make(uid: int, gid: int) -> None:
     """Move into a new network namespace; without CAP_SYS_ADMIN into a new user namespace, too, as the same user.
 
-    Raises OSError where the machine does not allow it.
+    Raises OSError if the machine does not allow it.
     """
     if may_make_network():
         unshare(CLONE_NEWNET)
@@ -43,7 +43,7 @@ def make(uid: int, gid: int) -> None:
 
 
 def join(pid: int, kinds: Sequence[str] = ("net",)) -> None:
-    """Have the calling thread join namespaces of a process, where they are others: setns(2). Raises OSError.
+    """Let the calling thread join namespaces of a process that differ from its own: setns(2). Raises OSError.
 
     ``kinds`` are their names in /proc/PID/ns, in the order in which they are joined.
     """
@@ -57,7 +57,7 @@ def join(pid: int, kinds: Sequence[str] = ("net",)) -> None:
 
 
 def namespace_of(pid: int | str) -> int | None:
-    """The inode of a process's network namespace; None where it may not be known, or the process has ended."""
+    """The inode of a process's network namespace; None without the right to read it, or if the process has ended."""
     try:
         return Path(f"/proc/{pid}/ns/net").stat().st_ino
     except OSError:
@@ -67,7 +67,7 @@ def namespace_of(pid: int | str) -> int | None:
 def inside(pid: int, look: Callable[[], T]) -> T:
     """What ``look`` returns in the network namespace of a process. Raises OSError.
 
-    A thread of its own goes there, if that is not this one: setns(2) moves one thread, and takes CAP_SYS_ADMIN.
+    If that is another namespace, a separate thread joins it: setns(2) moves one thread, and takes CAP_SYS_ADMIN.
     """
     if namespace_of(pid) == namespace_of("self"):
         return look()
@@ -88,9 +88,11 @@ def map_ids(uid: tuple[int, int], gid: tuple[int, int]) -> None:
 
 
 def prepare_loopback(mtu: int) -> None:
-    """Bring loopback up, with segments as on a network: that MTU, no segmentation offload. Raises OSError."""
+    """Bring loopback up, with segments as on a network: with that MTU and without segmentation offload. Raises
+    OSError.
+    """
     set_up_interface("lo", mtu)
-    # What a user inside the namespace may not need root for: ports below 1024 are nobody else's here.
+    # A user inside the namespace needs no root for this: nobody else uses ports below 1024 here.
     with suppress(OSError):
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("0")
 
@@ -106,14 +108,14 @@ def set_up_interface(name: str, mtu: int | None) -> None:
             ioctl(_SIOCSIFMTU, pack("i", mtu))
         for command in (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO):
             value = ctypes.create_string_buffer(pack("II", command, 0))
-            with suppress(OSError):  # what a driver cannot switch off, it does not do, or the capture shows it
+            with suppress(OSError):  # a driver that cannot switch it off has none, or the capture shows it
                 ioctl(_SIOCETHTOOL, pack("P", ctypes.addressof(value)))
         (flags,) = unpack_from("h", ioctl(_SIOCGIFFLAGS, b""), 16)
         ioctl(_SIOCSIFFLAGS, pack("h", flags | _IFF_UP))
 
 
 def segments_sent() -> int | None:
-    """TCP segments that the kernel of this namespace sent so far; None where it does not say.
+    """TCP segments that the kernel of this namespace has sent so far; None if it does not say.
 
     OutSegs leaves out retransmissions (RFC 4022), which a busy machine makes, too.
     """

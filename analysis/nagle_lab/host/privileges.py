@@ -1,4 +1,4 @@
-"""What this process may do: capabilities(7), and what Yama allows of ptrace(2)."""
+"""What this process may do: capabilities(7), and what Yama allows with ptrace(2)."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def has_capability(number: int) -> bool:
 
 
 def may_join_namespaces() -> bool:
-    """Whether this process may join network namespaces of others."""
+    """Whether this process may join other processes' network namespaces."""
     return has_capability(CAP_SYS_ADMIN)
 
 
@@ -25,7 +25,7 @@ def may_make_network() -> bool:
 
 
 def ptrace_scope() -> int:
-    """How far the kernel keeps a user's own processes from each other (Yama): 0, or not at all, to 3."""
+    """How far the kernel keeps a user's own processes apart (Yama): from 0, not at all, to 3."""
     try:
         return int(YAMA.read_text())
     except (OSError, ValueError):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # what people and systems end programs by
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # with which people and systems end programs
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -14,7 +14,7 @@ Handler = Callable[[int, FrameType | None], object]
 def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
     """Within the block signals go to their handlers; those that are ignored stay ignored.
 
-    A shell's background job, or what nohup started, has SIGINT or SIGHUP ignored.
+    SIGINT is ignored in a shell's background job, and SIGHUP in a program that nohup started.
     """
     before = {number: signal.getsignal(number) for number in handlers}
     taken = [number for number, old in before.items() if old is not signal.SIG_IGN]

@@ -34,7 +34,7 @@ _QUEUED, _QUEUED_AT = Struct("=I"), 60  # its idiag_wqueue
 _TCP_INFO = Struct("=16xI4xI16xI32xI60xI")
 _SND_WND, _SND_WND_AT = Struct("=I"), 228
 _PORT, _ATTRIBUTE = Struct("!H"), Struct("=HH")
-_BYTES_AT_ONCE = 1 << 18  # of an answer
+_BYTES_AT_ONCE = 1 << 18  # of an answer read at once
 
 
 class TcpInfo(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class TcpInfo(msgspec.Struct, frozen=True):
     in_flight: int  # segments sent and not acknowledged
     unsent: int  # bytes that wait to be sent
     cwnd: int  # segments
-    window: int | None  # of the other end, bytes; None: this kernel does not say
+    window: int | None  # bytes, of the other end; None: this kernel does not report it
     silent_ms: int = 0  # since data was sent last, in the kernel's ticks of up to 10 ms
 
 
@@ -56,9 +56,9 @@ class ListedSocket(msgspec.Struct, frozen=True):
     remote: SocketAddress
     uid: int
     inode: int  # 0: no process has it
-    cookie: int  # of no other socket until the next boot
+    cookie: int  # unique until the next boot
     queued: int  # bytes not acknowledged, sent or not
-    info: TcpInfo | None  # None: the state has none
+    info: TcpInfo | None  # None: there is none in this state
 
     @property
     def unsent(self) -> int:
@@ -72,7 +72,7 @@ class ListedSocket(msgspec.Struct, frozen=True):
 
     @property
     def is_window_full(self) -> bool:
-        """Whether the congestion window, or the other end's, has no room for what waits, or would be written."""
+        """Whether the congestion window or the other end's window has no room for waiting or newly written data."""
         info = self.info
         if info is None or info.in_flight >= info.cwnd:
             return info is not None
@@ -80,9 +80,9 @@ class ListedSocket(msgspec.Struct, frozen=True):
 
     @property
     def is_behind_small(self) -> bool:
-        """Whether a small segment is not acknowledged, and less than a full one waits, or nothing.
+        """Whether a small segment is not acknowledged, and less than a full segment waits, or no data at all.
 
-        Then Nagle's algorithm lets what is written wait (Minshall's variant, tcp_nagle_check in tcp_output.c), and so
+        Then Nagle's algorithm holds what is written (Minshall's variant, tcp_nagle_check in tcp_output.c), and so
         does TCP_CORK. Automatic corking (tcp_should_autocork) does, too, but only until the device has sent.
         """
         info = self.info
@@ -90,12 +90,13 @@ class ListedSocket(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> int:
-        """Bytes that wait behind a small segment, and for no window."""
+        """Bytes that wait behind a small segment, and not for a window."""
         return self.unsent if self.is_behind_small and not self.is_window_full else 0
 
 
 def tcp_sockets(most: int | None = None) -> list[ListedSocket]:
-    """The TCP sockets of the calling thread's network namespace; ``most`` of each family, listening ones first.
+    """The TCP sockets of the calling thread's network namespace: at most ``most`` of each family, listening ones
+    first.
 
     Raises OSError, NagleLabError.
     """
@@ -109,7 +110,7 @@ def tcp_sockets(most: int | None = None) -> list[ListedSocket]:
 def busy_sockets() -> Iterator[list[ListedSocket]]:
     """The open TCP sockets (OPEN_STATES) with data not acknowledged or not sent, in parts, as the kernel lists them.
 
-    The kernel makes each part, of some hundred sockets, when the one before is taken.
+    The kernel makes each part, of some hundred sockets, when the previous part has been read.
 
     Raises OSError, NagleLabError.
     """
@@ -120,7 +121,8 @@ def busy_sockets() -> Iterator[list[ListedSocket]]:
 def _messages(family: int, states: int) -> Iterator[list[bytes]]:
     """All sockets of a family, or of both (AF_UNSPEC), in parts, each a struct inet_diag_msg and more.
 
-    Of both by the older request: the kernel goes through its table once for it, whose size is most of the cost.
+    Both families take the older request: for it the kernel goes through its table only once, and the table's size is
+    most of the cost.
     """
     kind, request = _SOCK_DIAG_BY_FAMILY, pack("=BBBBI48x", family, socket.IPPROTO_TCP, _EXTENSIONS, 0, states)
     if family == socket.AF_UNSPEC:
@@ -166,7 +168,7 @@ def read_socket(message: bytes) -> ListedSocket:
 
 
 def address(family: int, packed: bytes) -> str:
-    """An address as packets have it: one of IPv4 that was mapped into IPv6 is of IPv4."""
+    """An address as in packets: an IPv4 address mapped into IPv6 becomes IPv4."""
     if family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, packed[:4])
     if packed.startswith(b"\0" * 10 + b"\xff\xff"):
@@ -185,7 +187,7 @@ def _info(message: bytes) -> TcpInfo | None:
 
 
 def read_info(tcp_info: bytes) -> TcpInfo | None:
-    """Read the bytes of a struct tcp_info; None where the kernel is older than all that is needed (Linux 4.6)."""
+    """Read the bytes of a struct tcp_info; None if the kernel is too old (before Linux 4.6)."""
     if len(tcp_info) < _TCP_INFO.size:
         return None
     mss, in_flight, silent_ms, cwnd, unsent = _TCP_INFO.unpack_from(tcp_info)
