@@ -1,1 +1,1 @@
-"""What makes captures of a user's own software: namespaces of its own, a recorder, and the command run in it."""
+"""Captures of a user's own software: network namespaces, a recorder, and the command that runs in one."""

@@ -1,5 +1,5 @@
-"""Recording: a command in a namespace (run_command.py), or what already runs (record_running.py).
+"""Recording a command in a namespace (run_command.py), or software that is already running (record_running.py).
 
-Both are outside, and start a program called ``inside_…`` in the network namespace; inside_stream.py is the one whose
-packets ``watch`` reads as they come. What one of them is to do, and what came of it, are files (job.py).
+Both modules run outside, and start a program called ``inside_…`` in the network namespace; ``watch`` reads the
+packets of inside_stream.py as they come. Files tell such a program its task, and contain its outcome (job.py).
 """

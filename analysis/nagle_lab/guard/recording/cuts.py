@@ -1,7 +1,8 @@
-"""A capture cut into parts on request of what runs in the namespace: one for each test of a suite, say.
+"""A capture cut into parts at the request of a program in the namespace, for example one part for each test of a
+suite.
 
 The request is a file name, as a line on a named pipe in the job's folder; the answer is a line on another: how many
-segments were recorded and lost so far, and why the recording has ended, if it has.
+segments were recorded and lost so far, and, if the recording has ended, why.
 """
 
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from nagle_lab.guard.recording.job import CAPTURE
 from nagle_lab.guard.recording.recorder import Recorder
 
-PARTS_VARIABLE = "NAGLE_LAB_PARTS"  # the environment variable that tells the command the job's folder
+PARTS_VARIABLE = "NAGLE_LAB_PARTS"  # the environment variable that names the job's folder to the command
 REQUESTS, ANSWERS = "requests", "answers"
 
 
@@ -25,14 +26,14 @@ class CutServer(threading.Thread):
         self._recorder, self._folder = recorder, folder
         for name in (REQUESTS, ANSWERS):
             os.mkfifo(folder / name)
-            (folder / name).chmod(0o666)  # the command may be another user's; the folder is closed to all others
-        # Opened for both, so that neither open nor read ends when one who asked has ended.
+            (folder / name).chmod(0o666)  # the command may run as another user; nobody else may enter the folder
+        # Opened for reading and writing, so that neither open nor read ends when a client has ended.
         self._requests = os.open(folder / REQUESTS, os.O_RDWR)
         self._answers = os.open(folder / ANSWERS, os.O_RDWR)
         self.start()
 
     def run(self) -> None:
-        """Answer each request when it is done."""
+        """Answer each request after the cut."""
         recorder = self._recorder
         with os.fdopen(self._requests, "rb", buffering=0, closefd=False) as requests:
             for line in iter(requests.readline, b"\n"):
@@ -51,15 +52,15 @@ class RecordedPart:
     """A part of the recording, from one cut to the next."""
 
     path: Path
-    captured: int  # TCP segments so far, in this part and those before
+    captured: int  # TCP segments so far, in this part and all parts before
     dropped: int
-    problem: str  # why nothing more is recorded; empty where something is
+    problem: str  # why recording has ended; empty if it continues
 
 
 class CutClient:
-    """Has the capture cut, from inside the namespace, by one thread at a time. Raises OSError.
+    """Requests cuts of the capture from inside the namespace, in one thread at a time. Raises OSError.
 
-    Both pipes are opened once: a test may put its own in place of what opens files.
+    Both pipes are opened only once, because a test may replace the functions that open files.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The program that runs a command in a namespace and records it there: ``main(folder)``, with a job in the folder.
 
-A process of its own, because a namespace cannot be left again, and because sudo or Docker may have to start it. It
-prints nothing: what came of it is in the folder.
+It is a process of its own, because a namespace cannot be left again, and because sudo or Docker may have to start it.
+It prints nothing: its outcome is in the folder.
 """
 
 import os
@@ -32,20 +32,20 @@ from nagle_lab.host import children, namespace
 
 
 def main(folder: str) -> None:
-    """Run the job of the folder, and leave its outcome there."""
+    """Run the job in the folder, and write its outcome there."""
     path = Path(folder)
     job = read_record(Job, path / JOB)
-    if not job.parts:  # pytest's plugin reads it again
-        (path / JOB).unlink()  # the environment may hold secrets, and whoever would remove it may be killed
+    if not job.parts:  # otherwise pytest's plugin reads it again
+        (path / JOB).unlink()  # its environment may contain secrets, and whoever would remove it may be killed
     try:
         (path / RESERVE).write_bytes(RESERVED)
         outcome = _run(job, path)
     except OSError as error:
         problem = no_room(error, "the recording", path) or f"{folder}: {error.strerror}"
         outcome = Outcome(problem=problem, try_another_way=False)
-    except RuntimeError as error:  # a thread more than ulimit -u or the container allows
+    except RuntimeError as error:  # more threads than ulimit -u or the container allows
         outcome = Outcome(problem=f"the recorder could not start: {error}; see ulimit -u", try_another_way=False)
-    with suppress(OSError):  # whoever waits for it sees that there is none
+    with suppress(OSError):  # the process that waits for it sees that it is missing
         (path / RESERVE).unlink()
         write_record(outcome, path / OUTCOME)
 
@@ -54,7 +54,7 @@ def _run(job: Job, folder: Path) -> Outcome:
     started = time.monotonic()
     try:
         recorder = _prepare(job, folder)
-    except OSError as error:  # this way leads to no namespace
+    except OSError as error:  # no namespace can be entered this way
         if no_room(error, CAPTURE, folder):
             raise
         return Outcome(problem=error.strerror or str(error))

@@ -1,4 +1,4 @@
-"""The program that records what already runs: ``main(folder)``, with a request in the folder; prints nothing."""
+"""The program that records running software: ``main(folder)``, with a request in the folder; prints nothing."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ from nagle_lab.host.signals import ENDING
 
 
 def main(folder: str) -> None:
-    """Do as the request says, and leave the outcome in the folder."""
+    """Do what the request says, and write the outcome to the folder."""
     path = Path(folder)
     request = msgspec.json.decode((path / REQUEST).read_bytes(), type=Request)
     signal.pthread_sigmask(signal.SIG_BLOCK, children.TAKEN)
@@ -89,16 +89,16 @@ def _record(request: Request, folder: Path) -> Outcome:
 
 
 def _to_trace(pid: int | None) -> list[int]:
-    """The processes to trace: one and all it started, or all of the container. Raises NotTracedError."""
+    """The processes to trace: one and those it started, or all of the container. Raises NotTracedError."""
     if found := others_here() if pid is None else [pid, *children.descendants(pid)]:
         return found
     raise NotTracedError("no process is left in the container: docker ps lists those that run")
 
 
 def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float:
-    """Record a part of the time without strace, which changes how often it stalls; how many seconds are left then.
+    """Record part of the time without strace, which changes how often it stalls; returns how many seconds are left.
 
-    Raises NotTracedError where it cannot be traced, or a signal came.
+    Raises NotTracedError if it cannot be traced, or a signal came.
     """
     if why := strace_command.why_no_tracing():
         raise NotTracedError(why)
@@ -113,13 +113,13 @@ def _untraced_first(tracer: Tracer, recorder: Recorder, seconds: float) -> float
 
 
 def _stacks_first(tracer: Tracer, seconds: float) -> float:
-    """Have stacks written for a part of the time; how many seconds are left then, 0 if a signal came."""
+    """Record stacks for part of the time; returns how many seconds are left, 0 if a signal came."""
     if not strace_command.has_stacks():
         return seconds
     part = min(STACKS_S, seconds / 4)
     if signal.sigtimedwait(ENDING, part):
         return 0
     tracer.stop()
-    with suppress(NotTracedError):  # it has ended by itself
+    with suppress(NotTracedError):  # it has already ended
         tracer.start(stacks=False)
     return seconds - part

@@ -1,6 +1,6 @@
-"""The program that records what already runs and streams it: ``main(request)`` writes pcapng to standard output.
+"""The program that records running software as a stream: ``main(request)`` writes pcapng to standard output.
 
-It ends on SIGTERM, or when what it records is gone, and says on standard error why it could not begin.
+It ends on SIGTERM, or when its target is gone, and says on standard error why it could not begin.
 """
 
 import os
@@ -22,16 +22,16 @@ from nagle_lab.guard.recording.socket_poller import SocketPoller
 from nagle_lab.host import children, namespace
 from nagle_lab.host.signals import ENDING
 
-NEEDS = "it needs"  # says it of a capability
-GONE = 7  # the exit code when the interface is
+NEEDS = "it needs"  # in the line about a missing capability
+GONE = 7  # the exit code when the interface is gone
 WHOLE = 1 << 20  # bytes
-MOST_INTERFACES = 10_000  # of a section: those that come and go get new numbers
+MOST_INTERFACES = 10_000  # of a section: interfaces that come and go get new numbers
 DROPS_EVERY_S = 1.0
 QUIET_S = 0.6  # after the last packet nothing can wait for a delayed ACK any longer
 
 
 def main(request: str) -> None:
-    """Stream what the request (JSON) says until it is over."""
+    """Stream what the request (JSON) names, until its end."""
     asked = msgspec.json.decode(request, type=Request)
     signal.pthread_sigmask(signal.SIG_BLOCK, children.TAKEN)
     children.end_with_parent(signal.SIGTERM)
@@ -52,21 +52,21 @@ def main(request: str) -> None:
 
 
 def _stream(streamed: "_Streamed", out: BinaryIO, interface: str, index: int) -> int:
-    """Stream until a signal comes, or the interface is gone; the exit code: 0, or GONE."""
+    """Stream until a signal comes, or the interface is gone; returns the exit code, 0 or GONE."""
     look_at = 0.0
     out.flush()
     ended = None
     while ended is None:
         is_more = streamed.pass_on()
         streamed.tell_answers()
-        wait_s = EVERY_S * uniform(0.5, 1)  # the kernel is to be asked in any part of a wait
+        wait_s = EVERY_S * uniform(0.5, 1)  # random, so that the kernel is asked in any part of a wait
         ended = signal.sigtimedwait(ENDING, 0 if is_more else wait_s)
         if time.monotonic() >= look_at:
             look_at = time.monotonic() + DROPS_EVERY_S
             streamed.tell_dropped()
             if index and not _is_there(interface, index):
                 return GONE
-    for _ in range(RING_BYTES // FULL + 2):  # what is in the ring now, and little more
+    for _ in range(RING_BYTES // FULL + 2):  # what the ring contains now, and little more
         streamed.pass_on()
     streamed.tell_dropped()
     return 0
@@ -90,7 +90,7 @@ class _Streamed:
         self._writer = Pcapng(out)
 
     def pass_on(self) -> bool:
-        """Write what the ring holds, or part of it; whether there is more."""
+        """Write what the ring contains, or part of it; returns whether there is more."""
         frames = self._ring.take()
         for ts, index, length, kept in self._ring.packets(frames):
             number = self._numbers.get(index)
@@ -103,7 +103,7 @@ class _Streamed:
         return len(frames) == FULL
 
     def tell_answers(self) -> None:
-        """Write what the kernel says of data that waits in sockets, while packets come."""
+        """Write what the kernel says about data that waits in sockets, while packets come."""
         if time.monotonic() >= self._quiet_at:
             return
         if answers := self._poller.answers():
@@ -112,7 +112,7 @@ class _Streamed:
             self._out.flush()
 
     def tell_dropped(self) -> None:
-        """Write how many packets the kernel had no room for; they are counted at the first interface."""
+        """Write for how many packets the kernel had no room; the first interface counts them."""
         self._dropped += self._ring.dropped()
         if self._dropped > self._dropped_written and self._numbers:
             self._dropped_written = self._dropped
@@ -124,7 +124,7 @@ class _Streamed:
             self._numbers, self._dropped, self._dropped_written, self._writer = {}, 0, 0, Pcapng(self._out)
         try:
             name = socket.if_indextoname(index)
-        except OSError:  # gone already
+        except OSError:  # already gone
             name = f"interface {index}"
         self._writer.add_interface(name, snaplen=SNAPLEN)
         return self._numbers.setdefault(index, len(self._numbers))

@@ -1,6 +1,6 @@
-"""What a program in a namespace is to do, and its outcome: two files, for it may take sudo or Docker to get there.
+"""The task of a program in a namespace, and its outcome: two files, because it may take sudo or Docker to get there.
 
-It is a job, which runs a command there, or a request to record what runs already.
+The task is a job, which runs a command there, or a request to record running software.
 """
 
 import json
@@ -18,11 +18,11 @@ import msgspec
 from nagle_lab.errors import NagleLabError, disk_full
 
 JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
-REQUEST, READY = "request.json", "ready"  # of what runs already
-RESERVE = "reserve"  # room for the outcome, should the disk be full by then
+REQUEST, READY = "request.json", "ready"  # for recording running software
+RESERVE = "reserve"  # keeps room for the outcome, in case the disk is full by then
 RESERVED = bytes(1 << 12)
-TEMPORARY = "nagle-lab-"  # what the names of folders begin with that go away again
-PART = ".part"  # what a file's name ends with while it is written
+TEMPORARY = "nagle-lab-"  # how the names of temporary folders begin
+PART = ".part"  # how a file's name ends while it is written
 
 T = TypeVar("T")
 
@@ -30,9 +30,9 @@ T = TypeVar("T")
 class NamespaceState(StrEnum):
     """Which network namespace the program inside starts in."""
 
-    TO_MAKE = "to_make"  # in no namespace of its own yet
+    TO_MAKE = "to_make"  # not yet in a namespace of its own
     THERE = "there"  # in one, as root
-    PASTA = "pasta"  # in one, with a user namespace in which it is root and knows no other user
+    PASTA = "pasta"  # in one with a user namespace that has no user except root
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -45,25 +45,25 @@ class Job(msgspec.Struct, frozen=True):
     uid: int
     gid: int
     groups: list[int]
-    mtu: int = 1500  # of loopback: with its usual 65,536 most messages fit one segment, and nothing is held
+    mtu: int = 1500  # of loopback: with its usual 65,536 most messages fit into one segment, and nothing is held
     limit_s: float | None = None
     namespace: NamespaceState = NamespaceState.TO_MAKE
-    way: str = ""  # how that was come by, as a screen says it
-    without_nodelay: bool = False  # whether the option is taken away from the command
+    way: str = ""  # how the namespace was made, in the screen's words
+    without_nodelay: bool = False  # whether the command runs without the option
     output: str = ""  # a file for what the command prints
     parts: bool = False  # whether the capture is cut into parts on request (see cuts.CutClient)
-    programs: str = ""  # a folder for copies of programs whose files are gone in the end; empty: none are made
+    programs: str = ""  # a folder for copies of programs whose files are gone at the end; empty: no copies
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is recorded that runs already: one of these, or none: all interfaces of this network namespace."""
+    """The running software to record: one of these, or if none is set, all interfaces of this network namespace."""
 
     pid: int | None = None
     container: str = ""
     service: str = ""  # of Docker Compose
     interface: str = ""
-    ports: list[int] = field(default_factory=list)  # recorded alone; empty: all
+    ports: list[int] = field(default_factory=list)  # the only ones recorded; empty: all
 
     def __str__(self) -> str:
         named = {"process": self.pid, "container": self.container, "service": self.service}
@@ -74,11 +74,11 @@ class Target:
 class Request(msgspec.Struct, frozen=True):
     """What to record of a target that was found."""
 
-    pid: int | None = None  # a process, in whose network namespace; None: in this one
+    pid: int | None = None  # a process whose network namespace to record; None: this one
     interface: str = ""  # only this one
     ports: list[int] = []
     seconds: float | None = None  # None: until SIGINT or SIGTERM
-    uid: int = 0  # to whom the files are given
+    uid: int = 0  # the owner of the files
     gid: int = 0
     trace: bool = False  # whether strace attaches to the process and those it started, or to all of the container
 
@@ -86,20 +86,20 @@ class Request(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """How the command ended, and what was recorded meanwhile."""
 
-    status: int | None = None  # as a shell says it: its exit code, or 128 and the signal; None: it never ran
+    status: int | None = None  # as in a shell: its exit code, or 128 plus the signal; None: it never ran
     timed_out: bool = False
     interrupted: bool = False  # whether a signal such as Ctrl-C's came meanwhile
     started: bool = False  # whether the command began
-    problem: str = ""  # why it never ran, or why the recording is not whole
-    try_another_way: bool = True  # whether that was for want of a namespace: another way may work
+    problem: str = ""  # why it never ran, or why the recording is not complete
+    try_another_way: bool = True  # whether the namespace was the problem, so that another way may work
     captured: int = 0  # TCP segments
-    dropped: int = 0  # that the kernel could not hand over
+    dropped: int = 0  # segments that the kernel could not hand over
     sent: int | None = None  # TCP segments that the kernel of the namespace sent, by its own count; None: not known
     took_s: float = 0.0
-    ended_by_us: list[str] = []  # processes that were left when the command had ended
+    ended_by_us: list[str] = []  # processes that still ran when the command had ended
     not_traced: str = ""  # why strace could not attach, and what to do
-    io_uring: bool = False  # whether what strace attached to writes without calls, too
-    programs: dict[str, str] = {}  # the paths of programs whose files are gone, and copies of these
+    io_uring: bool = False  # whether a traced process also writes without system calls
+    programs: dict[str, str] = {}  # paths of programs whose files are gone → copies
 
     @property
     def signal(self) -> int | None:
@@ -108,9 +108,9 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def no_room(error: OSError, what: str, folder: Path) -> str:
-    """A line that says where to make room for ``what`` in a recording's folder; empty where it is not that.
+    """A line that says where to make room for ``what`` in a recording's folder; empty if the disk is not full.
 
-    A temporary folder will be gone by then: it is the one that it is in.
+    A temporary folder will be gone by then, so the line names its parent.
     """
     lasting = next((one.parent for one in (folder, *folder.parents) if one.name.startswith(TEMPORARY)), folder)
     return disk_full(error, what, lasting)
@@ -118,7 +118,7 @@ def no_room(error: OSError, what: str, folder: Path) -> str:
 
 @contextmanager
 def room_needed(folder: Path) -> Iterator[None]:
-    """Raise NagleLabError where the block finds the disk full while it writes to a recording's folder."""
+    """Raise NagleLabError if the block finds the disk full while it writes to a recording's folder."""
     try:
         yield
     except OSError as error:
@@ -128,13 +128,13 @@ def room_needed(folder: Path) -> Iterator[None]:
 
 
 def write_record(record: Job | Outcome, path: Path) -> None:
-    """Write it whole or not at all; a job for its owner alone, because the environment in it may hold secrets."""
+    """Write it whole or not at all. Only its owner may read a job, because its environment may contain secrets."""
     part = path.with_suffix(PART)
     mode = 0o600 if isinstance(record, Job) else 0o666
-    part.unlink(missing_ok=True)  # of a run that was killed
+    part.unlink(missing_ok=True)  # left by a run that was killed
     try:
         with open(part, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as stream:
-            # What is no UTF-8 in it (surrogates, PEP 383) is escaped, which msgspec's own JSON does not do.
+            # Text that is not UTF-8 (surrogates, PEP 383) is escaped, which msgspec's own JSON does not do.
             stream.write(json.dumps(msgspec.to_builtins(record)))
         part.replace(path)
     except OSError:
@@ -143,5 +143,5 @@ def write_record(record: Job | Outcome, path: Path) -> None:
 
 
 def read_record(kind: type[T], path: Path) -> T:
-    """A job or an outcome, whichever ``kind`` is. Raises OSError, ValueError."""
+    """A job or an outcome, according to ``kind``. Raises OSError, ValueError."""
     return msgspec.convert(json.loads(path.read_text()), kind)

@@ -1,4 +1,4 @@
-"""How a program of ours is launched inside a network namespace: the ways that this machine has, tried in turn."""
+"""Launching a program of ours inside a network namespace, in the ways that this machine has, tried in turn."""
 
 import os
 import platform
@@ -16,22 +16,22 @@ from nagle_lab.host.privileges import may_make_network
 
 SETTINGS = Path("/proc/sys")
 EMPTY_IMAGE = "nagle-lab-guard:empty"
-_SYSTEM = ("proc", "sys", "dev")  # folders that a container has of its own
+_SYSTEM = ("proc", "sys", "dev")  # folders of which a container has its own
 
 
 @dataclass(frozen=True)
 class Way:
     """One way to a network namespace."""
 
-    name: str  # as the screen says it
+    name: str  # in the screen's words
     before: tuple[str, ...] = ()  # the command that starts the program inside
     namespace: NamespaceState = NamespaceState.TO_MAKE
 
 
 def ways() -> Iterator[Way]:
-    """The ways that may work here, the cheapest first; each is looked for only when the one before it failed.
+    """The ways that may work here, cheapest first; each is looked for only after the one before it failed.
 
-    Raises NagleLabError where there is no Linux.
+    Raises NagleLabError if this is not Linux.
     """
     if platform.system() != "Linux":
         raise NagleLabError("guard needs Linux network namespaces: run it in a Linux virtual machine or container")
@@ -46,9 +46,10 @@ def ways() -> Iterator[Way]:
 
 
 def program(module: str, argument: str) -> list[str]:
-    """The program that calls ``main`` of a module beside this one; it finds the package whoever starts it.
+    """The program that calls ``main`` of a module beside this one; it finds the package, whoever starts it.
 
-    It looks for garbage as seldom as the command line (cli/main.py): that would be a tenth of so short a program.
+    It collects garbage as rarely as the command line does (cli/main.py): otherwise that would take a tenth of such a
+    short program.
     """
     paths = [path for path in sys.path if path]
     find = f"import gc, sys; gc.set_threshold(50_000); sys.path[:0] = {paths!r}"
@@ -56,12 +57,12 @@ def program(module: str, argument: str) -> list[str]:
     return [sys.executable, "-P", "-c", f"{_CTRL_C_ENDS_IT}; {find}; {start}"]
 
 
-# Ctrl-C before it waits: no traceback; what is ignored (nohup, a shell's background) stays so for the command
+# Ctrl-C before it waits gives no traceback; signals that are ignored (nohup, a background job) stay ignored
 _CTRL_C_ENDS_IT = "import signal as s; s.getsignal(s.SIGINT) is s.SIG_IGN or s.signal(s.SIGINT, s.SIG_DFL)"
 
 
 def why_no_namespace() -> str:
-    """Why there is no user namespace here, and what to do, as far as the machine says."""
+    """Why no user namespace can be made here, and what to do, as far as the machine shows it."""
     settings = {
         "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu from 23.10 on
         "kernel.unprivileged_userns_clone": ("0", "1"),  # Debian up to 10, Arch
@@ -97,9 +98,9 @@ def _works(command: list[str]) -> bool:
 
 
 def docker_with_folders(name: str, *options: str) -> Way:
-    """A container of an empty image with all folders of this machine in it: what runs here runs there.
+    """A container of an empty image with all folders of this machine in it, so that programs run there as here.
 
-    Raises NagleLabError where Docker is not there, or may not be used.
+    Raises NagleLabError if there is no Docker, or it may not be used.
     """
     if not shutil.which("docker") or not _works(["docker", "info"]):
         raise NagleLabError("Docker is not reachable: start it, or add yourself to the group docker")
@@ -108,7 +109,7 @@ def docker_with_folders(name: str, *options: str) -> Way:
     ):
         raise NagleLabError(f"Docker could not make the image {EMPTY_IMAGE}: try docker import by hand")
     folders = sorted(path for path in Path("/").iterdir() if path.name not in _SYSTEM)
-    # What is a link becomes a folder. A Docker whose machine is another one has no such folders, and refuses.
+    # Links become folders. A Docker on another machine has no such folders, and refuses.
     mounts = [f"--mount=type=bind,source={path},target={path}" for path in folders if path.is_dir()]
     rights = ("--cap-add=NET_ADMIN", "--cap-add=NET_RAW")
     command = ("docker", "run", "--rm", "--interactive", *options, *rights, *mounts, EMPTY_IMAGE)

@@ -1,4 +1,4 @@
-"""Record what already runs, from outside: a process, a container, a service of Compose, an interface."""
+"""Record running software, from outside: a process, a container, a Compose service, an interface."""
 
 import os
 import signal
@@ -37,8 +37,8 @@ def record_running(
 ) -> Guarded:
     """Record to an existing, empty ``folder`` for ``seconds``, or until SIGINT (Ctrl-C) or SIGTERM.
 
-    With ``trace`` strace attaches to the target meanwhile; not to an interface. ``begins`` is called once there is
-    a way to the target. Raises NagleLabError where it is not there, or may not be recorded.
+    With ``trace`` strace attaches to the target meanwhile, unless it is an interface. ``begins`` is called once there
+    is a way to the target. Raises NagleLabError if it does not exist, or may not be recorded.
     """
     container = target.container
     if target.service:
@@ -65,10 +65,10 @@ def record_running(
 
 
 def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
-    """How to get into the network namespace of a process or a container; of neither, how to record in this one.
+    """How to get into the network namespace of a process or a container; without either, how to record in this one.
 
-    With ``trace`` also to the container's processes. Raises NagleLabError where there is no such process, or Docker
-    is not reachable.
+    With ``trace`` also how to get to the container's processes. Raises NagleLabError if there is no such process, or
+    Docker is not reachable.
     """
     if container and not (pid is not None and may_join_namespaces()):
         more = (f"--pid=container:{container}", "--cap-add=SYS_PTRACE") if trace else ()
@@ -94,6 +94,6 @@ def _run(way: Way, folder: Path) -> Outcome:
     try:
         return read_record(Outcome, folder / OUTCOME)
     except (OSError, ValueError):
-        if ended.status == 128 + signal.SIGTERM:  # ours, after a signal, before it had begun
+        if ended.status == 128 + signal.SIGTERM:  # our SIGTERM, after a signal that came before it had begun
             raise KeyboardInterrupt from None
         return Outcome(problem=f"{way.name} ended with {ended.status}")

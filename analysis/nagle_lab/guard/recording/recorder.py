@@ -1,7 +1,7 @@
 """A recorder of TCP segments that needs no other program: a ring of packets shared with the kernel, → pcapng.
 
-packet(7), and Documentation/networking/packet_mmap.rst of Linux, TPACKET_V2. The ring is emptied now and then instead
-of at every packet, so that recording does not disturb what is recorded.
+packet(7), and Documentation/networking/packet_mmap.rst of Linux, TPACKET_V2. The ring is emptied at intervals instead
+of at every packet, so that recording does not disturb the traffic.
 """
 
 import ctypes
@@ -38,7 +38,7 @@ _TPACKET_V2 = 1
 _ETH_P_ALL = 3
 _SO_ATTACH_FILTER = 26
 _FRAME = Struct("=IIIHHII")  # struct tpacket2_hdr: status, length, snapped length, where MAC and IP begin, s, ns
-_INTERFACE_AT = 36  # of a frame: sll_ifindex of the struct sockaddr_ll behind that header
+_INTERFACE_AT = 36  # in a frame: sll_ifindex of the struct sockaddr_ll behind that header
 _INDEX = Struct("=I")
 _STEP = FRAME_BYTES // 4  # from one status to the next, in words
 _LOOK = 64  # statuses at once
@@ -46,16 +46,16 @@ _TO_USER, _TO_KERNEL = 1, memoryview(bytes(4 * PACKETS_AT_ONCE)).cast("I")
 
 _SIOCGIFHWADDR, _ARPHRD_ETHER, _ARPHRD_LOOPBACK = 0x8927, 1, 772
 _PACKET_OUTGOING = 4
-_KNOWN = 0xFFFFF000  # SKF_AD_OFF: what the kernel knows of a packet besides its bytes
+_KNOWN = 0xFFFFF000  # SKF_AD_OFF: what the kernel knows about a packet besides its bytes
 _TYPE, _HARDWARE = _KNOWN + 4, _KNOWN + 28  # SKF_AD_PKTTYPE, SKF_AD_HATYPE
 _IPV4, _IPV6, _TCP = 0x0800, 0x86DD, 6
 
 
 def _filter(ports: Sequence[int]) -> bytes:
-    """A filter of TCP over IPv4 and IPv6, from or to one of the ports, or of all of it.
+    """A filter for TCP over IPv4 and IPv6, from or to one of the ports, or for all TCP.
 
-    On loopback each packet passes twice, out and in: the filter takes it once, in. Interfaces without an Ethernet
-    header (tun, WireGuard) are left out.
+    On loopback each packet passes twice, outgoing and incoming: the filter takes only the incoming one. Interfaces
+    without an Ethernet header (tun, WireGuard) are left out.
     """
     any_port = [] if ports else bpf.jump("take")
     is_wanted = [step for port in ports for step in bpf.if_equal(port, "take")]
@@ -78,19 +78,19 @@ class RingPacket(NamedTuple):
     """A packet of the ring."""
 
     ts: int  # ns since 1970
-    interface: int  # the kernel's index of it
+    interface: int  # the kernel's index of the interface
     length: int  # on the wire, bytes
     kept: bytes
 
 
 class Ring:
-    """What one interface of this network namespace, or all of them (""), receive and send.
+    """The packets that one interface of this network namespace, or all of them (""), receive and send.
 
-    All of them includes those that come later. Raises OSError: CAP_NET_RAW is needed.
+    That includes interfaces that come later. Raises OSError: CAP_NET_RAW is needed.
     """
 
     def __init__(self, interface: str, ports: Sequence[int] = ()) -> None:
-        # Bound to no interface, it receives from now on; what came before the ring was there is discarded with that.
+        # For all interfaces it receives from now on; setting up the ring discards what came before.
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0 if interface else socket.htons(_ETH_P_ALL))
         try:
             self._attach_filter(_filter(ports))
@@ -113,9 +113,9 @@ class Ring:
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, of)
 
     def take(self) -> bytes:
-        """The frames that are there, FULL bytes at most, as they are: the ring is free for others at once."""
+        """The frames that are there, at most FULL bytes, copied as they are, so that the ring is free at once."""
         frames = self._take(PACKETS_AT_ONCE)
-        if frames and self._at == 0:  # the ring goes on at its beginning
+        if frames and self._at == 0:  # the ring continues at its beginning
             frames += self._take(PACKETS_AT_ONCE - len(frames) // FRAME_BYTES)
         return frames
 
@@ -130,7 +130,8 @@ class Ring:
     def _first_empty(self, at: int, end: int) -> int:
         """The number of the first frame from ``at`` on that the kernel has not filled; ``end`` if there is none.
 
-        Mostly it is one of the next few: each status is in a cache line of its own, which those being measured want.
+        Usually it is one of the next few. Each status is in a cache line of its own, and the measured programs need
+        the cache.
         """
         for begin in range(at, end, _LOOK):
             statuses = self._words[begin * _STEP : min(begin + _LOOK, end) * _STEP : _STEP].tolist()
@@ -140,36 +141,36 @@ class Ring:
         return end
 
     def packets(self, frames: bytes) -> Iterator[RingPacket]:
-        """What is in frames that were taken."""
+        """The packets in frames that were taken."""
         for at in range(0, len(frames), FRAME_BYTES):
             _, length, kept, mac, _, seconds, ns = _FRAME.unpack_from(frames, at)
             (interface,) = _INDEX.unpack_from(frames, at + _INTERFACE_AT)
             yield RingPacket(seconds * 10**9 + ns, interface, length, frames[at + mac : at + mac + kept])
 
     def end(self) -> None:
-        """Let no more packets in; those in the ring stay until they are taken."""
+        """Let no more packets into the ring; those in it stay until they are taken."""
         self._attach_filter(bpf.assembled(bpf.result(0)))
 
     def dropped(self) -> int:
-        """How many packets the kernel had no room for since the last call."""
+        """The number of packets for which the kernel had no room since the last call."""
         counts = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
         _received, lost = unpack("II", counts)
         return int(lost)
 
     def close(self) -> None:
-        """Receive no more."""
+        """Stop receiving."""
         self._words.release()
         self._memory.close()
         self._socket.close()
 
 
 class Recorder(threading.Thread):
-    """Writes what the rings bring until it is stopped; in its own thread.
+    """Writes the packets of the rings until it is stopped, in its own thread.
 
     Attributes
     ----------
     captured, dropped : TCP segments written, and lost
-    problem : why it stopped early, such as a full disk; empty where it did not
+    problem : why it stopped early, such as a full disk; empty if it did not
     """
 
     def __init__(self, path: Path, names: Sequence[str], ports: Sequence[int] = ()) -> None:
@@ -193,7 +194,7 @@ class Recorder(threading.Thread):
             raise
 
     def run(self) -> None:
-        """Empty the rings now and then, and once more at the end."""
+        """Empty the rings at intervals, and once more at the end."""
         try:
             while not self._ending.is_set():
                 if not self._unwritten:
@@ -205,23 +206,23 @@ class Recorder(threading.Thread):
                     self._writer.add_answer(answer)
                 while self._cuts:
                     path, done = self._cuts.pop(0)
-                    self._write_all()  # what came before this one was asked for
+                    self._write_all()  # packets that came before the cut was requested
                     self._end_file()
                     self._begin_file(path)
                     done.set()
-            for ring in self._rings:  # packets may come faster than they are written
+            for ring in self._rings:  # packets may come faster than they can be written
                 ring.end()
             self._write_all()
             self._end_file()
         except OSError as error:
             full = no_room(error, self._path.name, self._path.parent)
             self.problem = full or f"the capture could not be written ({error.strerror})"
-            self._file.raw.close()  # what is left in the buffer cannot be written; Python 3.13 would say so on stderr
+            self._file.raw.close()  # the buffer's rest cannot be written, which Python 3.13 would report on stderr
         finally:
             self._close_rings()
 
     def cut(self, path: Path) -> None:
-        """End the file, and write what comes from now on to another one; returns when that is so."""
+        """End the file, and write later packets to another one; returns when that is done."""
         done = threading.Event()
         self._cuts.append((path, done))
         self._wake.set()
@@ -229,15 +230,16 @@ class Recorder(threading.Thread):
             pass
 
     def stop(self) -> None:
-        """Record no more; returns when all is in the file."""
+        """Stop recording; returns when everything is in the file."""
         self._ending.set()
         self._wake.set()
         self.join()
 
     def _empty(self) -> bool:
-        """Take what the rings hold now; whether there is no room for all of it.
+        """Take what the rings contain now; returns whether there was no room for all of it.
 
-        What comes meanwhile is left for the next time, or where packets never cease nothing would be written.
+        Packets that come meanwhile are left for the next time, because otherwise a steady stream would never be
+        written.
         """
         while sum(map(len, (frames for taken in self._unwritten for frames in taken))) < MOST_UNWRITTEN_BYTES:
             taken = [ring.take() for ring in self._rings]
@@ -248,7 +250,7 @@ class Recorder(threading.Thread):
         return True
 
     def _write_some(self) -> None:
-        """Write what was taken first."""
+        """Write the oldest frames taken."""
         if not self._unwritten:
             return
         taken = self._unwritten.popleft()
@@ -259,7 +261,7 @@ class Recorder(threading.Thread):
         self._file.flush()
 
     def _write_all(self) -> None:
-        """Write what was taken, and what the rings hold now."""
+        """Write what was taken, and what the rings contain now."""
         is_more = True
         while is_more:
             is_more = self._empty()

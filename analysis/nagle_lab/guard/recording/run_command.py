@@ -31,12 +31,12 @@ from nagle_lab.host import children
 
 @dataclass(frozen=True)
 class Guarded:
-    """A command that has run, and what was recorded of it."""
+    """A command that has run, and its recording."""
 
     folder: Path
     way: str
     outcome: Outcome
-    what: str = ""  # ran already and was recorded; empty of a command
+    what: str = ""  # the running software that was recorded; empty for a command
 
     @property
     def capture(self) -> Path:
@@ -47,13 +47,13 @@ class Guarded:
 class Surroundings(TypedDict, total=False):
     """Where a command runs, and how."""
 
-    cwd: Path  # else where we are
-    environment: Mapping[str, str]  # besides ours
-    output: Path  # a file for what it prints; else it goes where ours goes
+    cwd: Path  # otherwise our working directory
+    environment: Mapping[str, str]  # in addition to ours
+    output: Path  # a file for what it prints; otherwise it prints where we do
 
 
 def working_folder() -> Path:
-    """Where we are; NagleLabError where that was removed, or no command could begin there."""
+    """Our working directory; NagleLabError if it was removed, or no command could begin there."""
     try:
         here = Path.cwd()
     except FileNotFoundError:
@@ -64,16 +64,18 @@ def working_folder() -> Path:
 
 
 class HowToRun(Surroundings, total=False):
-    """What else is asked of a run."""
+    """Further settings of a run."""
 
-    limit_s: float | None  # after which the command is ended
-    without_nodelay: bool  # whether TCP_NODELAY is taken away from it
-    parts: bool  # whether what runs there may have the capture cut (cuts.CutClient)
-    programs: Path | None  # an existing folder for copies of programs whose files are gone in the end
+    limit_s: float | None  # time after which the command is ended
+    without_nodelay: bool  # whether it runs without TCP_NODELAY
+    parts: bool  # whether programs there may cut the capture (cuts.CutClient)
+    programs: Path | None  # an existing folder for copies of programs whose files are gone at the end
 
 
 def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> Job:
-    """A job for whoever runs this, where it is run; an environment variable tells its folder to what has it cut."""
+    """A job with the present user, working directory and environment; with ``parts``, a variable names the job's
+    folder.
+    """
     environment = {**os.environ, **how.get("environment", {})}
     parts = how.get("parts", False)
     return Job(
@@ -95,8 +97,8 @@ def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> J
 def run(command: Sequence[str], folder: Path, *, network: bool = False, **how: Unpack[HowToRun]) -> Guarded:
     """Run a command in a network namespace of its own, and record it to an existing, empty ``folder``.
 
-    With ``network`` it reaches that of this machine, through pasta. Raises NagleLabError where no way leads to such a
-    namespace. A command that cannot be started is an outcome.
+    With ``network`` it reaches this machine's network through pasta. Raises NagleLabError if no such namespace can be
+    made. A command that cannot be started is an outcome, not an error.
     """
     job = make_job(command, folder, **how)
     if network:
@@ -135,7 +137,7 @@ def _run(way: Way, job: Job, folder: Path) -> Outcome:
 
 
 def _ended(command: Sequence[str], cwd: str) -> children.Ended:
-    """Run the program and wait; what it leaves behind is ended. Raises NotStartedError."""
+    """Run the program and wait; end the processes it leaves behind. Raises NotStartedError."""
     children.adopt_orphans()
     before = children.descendants(os.getpid())
     child = children.Child(command, os.environ, cwd, lambda: None)
@@ -155,7 +157,7 @@ def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
         raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: run it again")
     if not folder.exists():
         raise NagleLabError(f"{folder} was removed during the recording: keep the command from removing it")
-    with room_needed(folder):  # or it could not say so
+    with room_needed(folder):  # the disk may be so full that it could not say so
         (folder / RESERVE).write_bytes(RESERVED)
     return Outcome(problem=f"{way.name} ended with {status}", try_another_way=not (folder / CAPTURE).exists())
 
@@ -169,6 +171,6 @@ def _pasta() -> tuple[str, ...]:
         raise NagleLabError(
             "--network does not work as root, because pasta drops root's capabilities: run it as another user"
         )
-    # Neither its ports out here, nor ours in there
+    # Its ports are not reachable from here, nor ours from there
     no_ports = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
     return ("pasta", "--config-net", "--quiet", "--mtu", "1500", *no_ports, "--")

@@ -1,7 +1,7 @@
-"""Whether data waits in sockets behind a small segment, asked of the kernel while it is recorded.
+"""Asking the kernel, while packets are recorded, whether data waits in sockets behind a small segment.
 
-Packets show when data left. The kernel says whether it had been written before: so a program that waits is told from
-one that is kept waiting, however busy the machine.
+Packets show when data left. The kernel says whether it had been written before. That distinguishes a program that
+waits from one whose data is held, however busy the machine is.
 """
 
 import time
@@ -12,30 +12,32 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.host.sock_diag import ListedSocket, busy_sockets
 
 LEAST_S = 0.008  # from one question to the next
-SHARE = 0.03  # of a processor, at most, that asking may take
-AT_A_TIME_S = 0.003  # of a long answer, the rest of which waits: packets must not
+SHARE = 0.03  # the most that asking may take of a processor
+AT_A_TIME_S = 0.003  # time for a long answer, the rest of which waits, because packets must not
 LONGEST_S = SLOWEST_NS / 1e9
-SILENT_MS = 4  # a tick of the kernel: so soon after the last segment, data may just be on its way out
-SOCKETS_AT_ONCE = 20  # of one answer
-AT_FIRST, PER_S = 100_000, 200  # sockets of all answers: so many at once, and so many a second for ever
+SILENT_MS = 4  # a kernel tick: so soon after the last segment, data may just be leaving
+SOCKETS_AT_ONCE = 20  # in one answer
+AT_FIRST, PER_S = 100_000, 200  # sockets in all answers: so many at first, and so many more a second
 
 
 class SocketPoller:
-    """Asks the kernel for the sockets of this network namespace, now and then."""
+    """Asks the kernel at intervals for the sockets of this network namespace."""
 
     def __init__(self, ports: Sequence[int] = ()) -> None:
         self._ports = frozenset(ports)
-        self._parts: Iterator[list[ListedSocket]] | None = None  # of an answer that has not ended
+        self._parts: Iterator[list[ListedSocket]] | None = None  # of an answer that is not complete
         self._next = 0.0
         self._left, self._counted_at = float(AT_FIRST), time.monotonic()
 
     def answers(self) -> list[KernelAnswer]:
-        """Ask the kernel what waits in sockets whose last segment is small and not acknowledged; answers for a few.
+        """Ask the kernel what waits in sockets whose last segment is small and not acknowledged; returns answers for
+        some sockets.
 
-        What waits for room in a window does not wait for that acknowledgement: there nothing does.
+        Data that waits for room in a window does not wait for that acknowledgement, so there nothing counts as
+        waiting.
 
-        Those in which something waits come first. Nothing where it was asked just before, or does not say; of very
-        many sockets it says something of some, and of others the next time.
+        Sockets with waiting data come first. Nothing is returned if the kernel was asked just before, or gives no
+        answer. With very many sockets, each call answers for some of them.
         """
         began, used = time.monotonic(), time.thread_time()
         self._left = min(self._left + PER_S * (began - self._counted_at), AT_FIRST)
@@ -58,7 +60,7 @@ class SocketPoller:
 
     def _take(self, until: float) -> list[ListedSocket]:
         """The sockets in the kernel's answer, or in the part of it that arrives in time."""
-        is_old = self._parts is not None  # the kernel made the next part when the one before it was taken
+        is_old = self._parts is not None  # the kernel made the next part when the previous one was taken
         parts = self._parts = self._parts or busy_sockets()
         found: list[ListedSocket] = []
         for part in parts:

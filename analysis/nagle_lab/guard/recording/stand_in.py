@@ -1,7 +1,8 @@
-"""A program that stands in for an interpreter that somebody else starts: it runs it in a namespace of its own.
+"""A program that takes the place of an interpreter that another program starts, and runs it in a namespace of its
+own.
 
-``main(base)`` runs its arguments, with a folder of its own in ``base`` for what is recorded; standard input and
-output are theirs alone.
+``main(base)`` runs its arguments, with a folder of its own in ``base`` for the recording; only they use standard
+input and output.
 """
 
 import shutil
@@ -16,7 +17,7 @@ PREFIX = ".guard-"  # of the folders
 
 
 def main(base: str) -> None:
-    """Run the arguments, and end as they do."""
+    """Run the arguments, and end with their exit code."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
     try:
         outcome = run(sys.argv[1:], folder, parts=True).outcome

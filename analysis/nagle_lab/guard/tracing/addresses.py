@@ -1,6 +1,6 @@
-"""Addresses in a binary as functions and lines of source, by programs that read its debug information.
+"""Functions and source lines of addresses in a binary, from programs that read its debug information.
 
-Where that is in a file of its own (Debian's -dbgsym packages), they find it by its build ID or .gnu_debuglink;
+If that is in a separate file (Debian's -dbgsym packages), they find it by build ID or .gnu_debuglink;
 eu-addr2line also asks the servers in DEBUGINFOD_URLS, if that is set.
 """
 
@@ -15,18 +15,18 @@ from struct import unpack_from
 
 Location = tuple[str, int, str]  # file ("" if not known), line (0 if not known), function
 
-# What finds lines, in the order they are tried: not each reads the debug information of each compiler.
+# Programs that find lines, in the order of trying: not each reads every compiler's debug information.
 _OPTIONS = ("-a", "-C", "-f", "-i", "-e")
 _ADDR2LINE = (("addr2line", *_OPTIONS), ("llvm-addr2line", *_OPTIONS), ("eu-addr2line", *_OPTIONS))
 _GO_TOOL = ("go", "tool", "addr2line")
 
 
 def lines(binary: str, addresses: set[int]) -> dict[int, list[Location]]:
-    """Of each address in the file its places, what was inlined first; nothing where nothing is known."""
+    """The places of each address in the file, inlined functions first; nothing if they are not known."""
     loads = _loads(binary)
     if not loads:
         return {}
-    # Where a call returns to is behind it: a byte less is in it.
+    # The return address is behind the call: one byte before it is in the call.
     virtual = {_virtual(address, loads) - 1: address for address in addresses}
     found: dict[int, list[Location]] = {}
     for command in (*_ADDR2LINE, _GO_TOOL):
@@ -46,7 +46,7 @@ def can_find() -> bool:
 
 @cache
 def sizes(binary: str) -> dict[str, int]:
-    """Of a binary's exported functions the lengths in bytes, where nm is installed."""
+    """The lengths in bytes of a binary's exported functions, if nm is installed."""
     with suppress(OSError, subprocess.TimeoutExpired):
         command = ["nm", "--dynamic", "--print-size", "--defined-only", binary]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=60)
@@ -61,7 +61,9 @@ def plain(symbol: str) -> str:
 
 
 def _without_types(name: str) -> str:
-    """A function of Rust without the types it was made for, which take hundreds of letters: "flush<Box<u8>>"."""
+    """A Rust function without its type parameters, such as in "flush<Box<u8>>", which may have hundreds of
+    letters.
+    """
     depth = 0
     kept = []
     for before, letter in zip(f" {name}", name, strict=False):
@@ -116,7 +118,7 @@ def _is_go(binary: str) -> bool:
 
 
 def _loads(binary: str) -> list[tuple[int, int, int]]:
-    """Offset in the file, address, and size of each part of a 64-bit ELF file that is loaded."""
+    """Offset in the file, address, and size of each loaded segment of a 64-bit ELF file."""
     loads = []
     with suppress(OSError, ValueError):
         if not Path(binary).is_file():

@@ -1,4 +1,4 @@
-"""The calls of a program, as a trace has them: which wrote to which connection, and which set options."""
+"""The calls of a program in a trace: which wrote to which connection, and which set options."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -10,40 +10,40 @@ Direction = tuple[SocketAddress, SocketAddress]  # of the bytes: from, to
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a hook said of the call that follows it."""
+    """What a hook said about the call that follows."""
 
     fd: int  # -1: not known
     length: int  # bytes the program wrote; 0: not known, or not what the kernel gets (TLS)
-    call: str  # as the program's language has it: "sendall"
+    call: str  # its name in the program's language: "sendall"
     frames: tuple[
         tuple[str, int, str], ...
-    ]  # file, line and function: of libraries, the innermost first; the program
+    ]  # file, line and function: those of libraries, innermost first; then of the program
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call that wrote to a connection, or set an option; no two are equal, whatever they have in common."""
+    """A call that wrote to a connection, or set an option; two calls are never equal."""
 
     at: int  # ns since the epoch, when it began, to the µs
     thread: int
     process: int
-    command: str  # of the thread, as the kernel has it: at most 15 characters
+    command: str  # the thread's name in the kernel: at most 15 characters
     name: str
     wrote: int = 0
-    offset: int = 0  # of its first byte, in all that was written that way
-    option: str = ""  # that it sets; SO_DEBUG is TCP_NODELAY at the level of sockets: both are 1
+    offset: int = 0  # of its first byte, among all bytes written in that direction
+    option: str = ""  # the option it sets; SO_DEBUG is TCP_NODELAY at the wrong level, SOL_SOCKET: both are 1
     value: bool = False
     error: str = ""  # why an option was not set: "EINVAL"
     socket: str = ""  # of an option, as strace names it: "127.0.0.1:80", "127.0.0.1:80->127.0.0.1:5000", an inode
     mark: Mark | None = None
     stack: list[str] = field(default_factory=list)  # strace's lines of native frames
-    until: int = 0  # ns, when it ended, where another one was seen meanwhile; else 0
+    until: int = 0  # ns, its end, if another call was seen meanwhile; otherwise 0
     at_once: bool = False  # whether another thread wrote to the same connection meanwhile
 
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One direction of one connection, as the end that writes has it; no two are equal, either."""
+    """One direction of one connection, as seen by the end that writes; two streams are never equal, either."""
 
     way: Direction
     began: int = 0  # ns: connected or accepted; 0: not seen
@@ -60,7 +60,7 @@ class Stream:
         return self.writes[at]
 
     def calls(self) -> list[Call]:
-        """All calls that strace saw of it: on the listening socket, options, writes."""
+        """All its calls that strace saw: on the listening socket, options, writes."""
         return [*self.listener, *self.options, *self.writes]
 
     def within(self, start: int, end: int) -> int:
@@ -73,15 +73,15 @@ class Trace:
     """Everything that strace wrote."""
 
     streams: dict[Direction, list[Stream]] = field(default_factory=dict)
-    cut: bool = False  # whether the file goes on behind what was read
-    io_uring: bool = False  # whether something was set up that writes without calls
+    cut: bool = False  # whether the file continues beyond what was read
+    io_uring: bool = False  # whether io_uring was set up, which writes without calls
     hooked: set[int] = field(default_factory=set)  # processes in which a hook runs
     began: int = 0  # ns since the epoch: the first call in it, of any kind; 0: there is none
     ended: int = 0  # the last one
     options: list[Call] = field(default_factory=list)  # of all sockets
-    programs: dict[str, str] = field(default_factory=dict)  # files that are gone, and copies of them to look into
+    programs: dict[str, str] = field(default_factory=dict)  # paths of files that are gone → copies to read
 
     def stream(self, way: Direction, before: int) -> Stream | None:
-        """The stream from one end to the other; where ports were used again, the latest that began before a time."""
+        """The stream from one end to the other; if ports were reused, the latest that began before the given time."""
         found = [stream for stream in self.streams.get(way, ()) if stream.began <= before]
         return found[-1] if found else None

@@ -1,6 +1,6 @@
-"""What a command's environment gets so that interpreters, and native code, say where they write.
+"""Environment variables that make interpreters, and native code, say where they write.
 
-Nothing in the command is changed: each interpreter loads a file of ours by an environment variable.
+The command is not changed: an environment variable makes each interpreter load a file of ours.
 """
 
 import atexit
@@ -13,15 +13,15 @@ from functools import cache
 from pathlib import Path
 
 HOOKS = Path(__file__).parent / "hooks"
-_SPLIT_AT = re.compile(r"[\s:]")  # what LD_PRELOAD, RUBYOPT, PERL5OPT and PYTHONPATH cannot have in a path
+_SPLIT_AT = re.compile(r"[\s:]")  # not allowed in a path by LD_PRELOAD, RUBYOPT, PERL5OPT, PYTHONPATH
 _WITHOUT_ANY = ("/tmp", "/var/tmp")
 _MADE: list[tuple[Path, int]] = []  # folders of copies, and the process that made each
 
 
 def loadable() -> Path:
-    """The folder of the hooks, with a path that each of these variables can have.
+    """The folder of the hooks, with a path that each of these variables allows.
 
-    Where that of this installation has a space in it, a copy that is removed when this process ends.
+    If the path of this installation does not suit, a copy, which is removed when this process ends.
     """
     return _copied(HOOKS) if _SPLIT_AT.search(str(HOOKS)) else HOOKS
 
@@ -37,7 +37,7 @@ def _copied(hooks: Path) -> Path:
 
 
 def remove_copies() -> None:
-    """Remove what this process copied; to be called by one that ends without its exit handlers."""
+    """Remove this process's copies; call it in a process that ends without its exit handlers."""
     for folder, by in _MADE:
         if os.getpid() == by:  # and not a child that was forked
             shutil.rmtree(folder, ignore_errors=True)
@@ -48,14 +48,14 @@ def loading(environment: Mapping[str, str], *, stacks: bool) -> dict[str, str]:
     hooks = loadable()
     if not stacks:
         return hooked(environment, hooks, agent_in(hooks))
-    hook = next(hooks.glob("_native.*"), None)  # it says who called what writes, if it was compiled
+    hook = next(hooks.glob("_native.*"), None)  # it names the callers of writing functions, if it was compiled
     return {"LD_PRELOAD": _joined(":", environment.get("LD_PRELOAD"), str(hook))} if hook else {}
 
 
 def hooked(environment: Mapping[str, str], hooks: Path, agent: Path | None) -> dict[str, str]:
-    """What the environment gets so that interpreters load the hooks in a folder that is ``loadable``.
+    """The environment variables with which interpreters load the hooks in a ``loadable`` folder.
 
-    ``agent`` is Java's, None where it was not compiled.
+    ``agent`` is Java's hook, None if it was not compiled.
     """
     added = {
         "PYTHONPATH": _joined(":", str(hooks / "python"), environment.get("PYTHONPATH")),
@@ -69,7 +69,7 @@ def hooked(environment: Mapping[str, str], hooks: Path, agent: Path | None) -> d
 
 
 def agent_in(hooks: Path) -> Path | None:
-    """Java's hook, which was compiled of java.c; None where there was no C compiler at set-up, or in the wheel."""
+    """Java's hook, compiled from java.c; None if there was no C compiler at set-up, or when the wheel was built."""
     return next(hooks.glob("_java.*"), None)
 
 

@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-# From a folder of classes up, and from there down to sources: as javac -d, Maven and Gradle have them.
+# Up from a folder of classes, then down to the sources: the layouts of javac -d, Maven and Gradle.
 _UP = 4
 _DOWN = ("", "src", "src/main/java", "src/test/java", "src/main/kotlin", "src/test/kotlin", "src/main/scala")
 
@@ -13,8 +13,8 @@ def source_of(file: str) -> str:
     """The source of a class as the hook names it: "/app/target/classes//org/example/Server.java" is the folder or jar
     that the class was loaded from, its package, and its source's name.
 
-    Where there is no such file, near that folder or below the working directory, it is that path with one slash. What
-    is no class stays as it is.
+    If there is no such file near that folder or below the working directory, the result is that path with one slash.
+    A text that names no class stays as it is.
     """
     loaded_from, is_class, source = file.partition("//")
     if not is_class:

@@ -10,13 +10,13 @@ from nagle_lab.host import children
 
 _EVERY_S = 0.02  # half of the shortest hold
 _MOST = 64
-_DELETED = " (deleted)"  # the kernel, behind the name of a file that is gone
+_DELETED = " (deleted)"  # the kernel's suffix of a file that is gone
 
 
 class ProgramKeeper(threading.Thread):
     """Opens the file of every program below this process that has a socket, until it is stopped.
 
-    An open file can be read whatever becomes of its name, and costs nothing.
+    An open file can still be read when its name is gone, and costs nothing.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class ProgramKeeper(threading.Thread):
         self._open: dict[str, int] = {}  # by path
 
     def run(self) -> None:
-        """Look now and then."""
+        """Look for programs at intervals."""
         while not self._ending.wait(_EVERY_S):
             for pid in children.descendants(os.getpid()):
                 with suppress(OSError):  # it has ended, or is another user's

@@ -1,4 +1,4 @@
-"""strace on processes that run already: attached for a while, and then they go on without it."""
+"""strace on running processes: it is attached for a while, and then they continue without it."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from nagle_lab.guard.tracing import strace_command
 from nagle_lab.host import children
 from nagle_lab.host.privileges import CAP_SYS_PTRACE, has_capability, ptrace_scope
 
-# Beside strace_command.CALLS: what was written before that, with stacks; which threads were there, and of whom.
+# Beside strace_command.CALLS: the earlier calls, with stacks; and the threads that existed, with their processes.
 STACKS, THREADS = "strace-stacks.txt", "strace-threads.txt"
 UNTRACED = "untraced.pcapng"  # the capture of the time before strace attached
-UNTRACED_S = 5.0  # how long that is, at most
-STACKS_S = 2.0  # how long stacks are written: each takes milliseconds, in which a hold passes
+UNTRACED_S = 5.0  # its longest duration
+STACKS_S = 2.0  # how long stacks are recorded: each takes milliseconds, in which a hold may pass
 _ATTACHED_S = 10.0
 
 
@@ -25,9 +25,9 @@ class NotTracedError(Exception):
 
 
 class Tracer:
-    """Writes the calls of processes to a folder: for a while those with stacks, and then those without.
+    """Writes the calls of processes to a folder: with stacks for a while, then without.
 
-    Use it from one thread; that must live as long as strace is to.
+    Use it from one thread, which must live as long as strace should.
     """
 
     def __init__(self, find: Callable[[], list[int]], folder: Path) -> None:
@@ -37,7 +37,7 @@ class Tracer:
         self.uses_io_uring = False
 
     def check(self) -> list[int]:
-        """Which processes it would attach to. Raises NotTracedError, where one is traced already, say."""
+        """The processes to which it would attach. Raises NotTracedError, for example if one is already traced."""
         pids = self._find()
         if why := next(filter(None, map(why_traced_already, pids)), ""):
             raise NotTracedError(why)
@@ -64,7 +64,7 @@ class Tracer:
             known.writelines(threads)
 
     def stop(self) -> list[str]:
-        """Detach, and return when all is written; what strace said."""
+        """Detach, wait until everything is written, and return what strace said."""
         if not self._process:
             return []
         self._process.send_signal(signal.SIGTERM)
@@ -74,13 +74,13 @@ class Tracer:
 
 
 def _as_child() -> None:
-    """Detach when whoever started it is gone; signals are not blocked."""
+    """In the child: end, and so detach, when the parent is gone; do not block signals."""
     children.end_with_parent(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _is_traced(pid: int) -> bool:
-    """Whether strace is there, or the process is not."""
+    """Whether strace is attached, or the process is gone."""
     status = _status(pid)
     return not status or status.get("TracerPid", "0") != "0" or status.get("State", "").startswith("Z")
 
@@ -105,7 +105,7 @@ def _status(pid: int | str) -> dict[str, str]:
 
 
 def why_traced_already(pid: int) -> str:
-    """A line that says which program traces the process already; empty where none does."""
+    """A line that says which program already traces the process; empty if none does."""
     tracer = _status(pid).get("TracerPid", "0")
     if tracer == "0":
         return ""
@@ -114,7 +114,7 @@ def why_traced_already(pid: int) -> str:
 
 
 def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
-    """Why strace did not attach, by what it said and what the kernel says of the processes; one line."""
+    """Why strace did not attach, from its own output and what the kernel says about the processes; one line."""
     refused = next((pid for pid in pids if not _is_traced(pid)), pids[0])
     status = _status(refused)
     if not status:
@@ -133,7 +133,7 @@ def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
 
 
 def untraced_s(seconds: float | None) -> float:
-    """How much of a recording is made without strace first, s; ``seconds`` is all of it, None until it is ended."""
+    """How long to record without strace first, s; ``seconds`` is the whole time, None until a signal."""
     return UNTRACED_S if seconds is None else min(UNTRACED_S, seconds / 4)
 
 

@@ -1,4 +1,4 @@
-"""Run a command under strace, or attach strace to what runs, so that each write can be named."""
+"""Run a command under strace, or attach strace to running processes, so that each write can be named."""
 
 import re
 import shlex
@@ -14,22 +14,23 @@ from nagle_lab.host.privileges import ptrace_scope
 CALLS = "strace.txt"  # a file's name: what strace wrote, in the folder of what was traced
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
 _STARTS = "fork,vfork,clone,clone3,io_uring_setup"
-_MARK = "rmdir"  # by which hooks speak: see hooks/python/nagle_lab_marks.py
+_MARK = "rmdir"  # the call that hooks use as a mark: see hooks/python/nagle_lab_marks.py
 OLDEST = (5, 16)  # of strace: --decode-pids=comm, --seccomp-bpf
 
 
 def traced(command: Sequence[str], file: Path, *, stacks: bool = False) -> list[str]:
-    """The command under strace, which writes to the file; ``stacks`` are of native code, and take long.
+    """The command under strace, which writes to the file; ``stacks`` adds native stacks, which take long.
 
-    Of what is written no byte is kept (-s 0). Signals end strace and reach the command's processes by the guard.
+    No written byte is kept (-s 0). Signals end strace; the guard passes them to the command's processes.
     """
     return ["strace", "--seccomp-bpf", *_options(stacks), "-o", bounded(file), "--", *command]
 
 
 def attaching(pids: Sequence[int], file: Path, *, stacks: bool) -> list[str]:
-    """The strace that attaches to processes, all their threads, and what they will start.
+    """The strace command that attaches to processes, all their threads, and the processes they will start.
 
-    Every system call of theirs stops for it: what makes strace quick for a command (seccomp) cannot be had later.
+    Each of their system calls stops: the filter that makes strace quick for a command (seccomp) cannot be added
+    later.
     """
     return ["strace", *_options(stacks), "-o", bounded(file), *(f"--attach={pid}" for pid in pids)]
 
@@ -41,17 +42,17 @@ def _options(stacks: bool) -> list[str]:
 
 
 def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:
-    """What strace takes for -o so that the file gets no more than that, and one byte, which says that it is cut.
+    """The -o argument with which strace's file gets at most that many bytes, and one more, which says that it is cut.
 
-    The rest is read and dropped: a pipe that nobody reads would stop what is traced. Signals of a terminal are for
-    strace, which ends when all it has to say is written.
+    The rest is read and dropped, because a pipe that nobody reads would stop the traced processes. A terminal's
+    signals go to strace, which ends when it has written everything.
     """
     ignoring = "trap '' INT TERM HUP QUIT"
     return f"|{ignoring}; exec >{shlex.quote(str(file))}; head -c {most_bytes + 1}; exec cat >/dev/null"
 
 
 def why_no_command() -> str:
-    """Why no command can be traced here, and what to do; empty where it can, as far as can be told from here."""
+    """Why no command can be traced here, and what to do; empty if nothing is known to prevent it."""
     if why := why_no_tracing():
         return why
     with suppress(OSError, subprocess.TimeoutExpired):
@@ -66,7 +67,7 @@ def why_no_command() -> str:
 
 
 def why_no_tracing() -> str:
-    """Why nothing at all can be traced here, and what to do; empty where it is not so."""
+    """Why nothing at all can be traced here, and what to do; empty if nothing prevents it."""
     if not shutil.which("strace"):
         return "strace is not installed: install the package strace"
     with suppress(OSError):
@@ -92,5 +93,5 @@ def has_stacks() -> bool:
 
 
 def _about_strace() -> str:
-    """What it says of its version and of how it was built. Raises OSError."""
+    """What strace prints about its version and how it was built. Raises OSError."""
     return subprocess.run(["strace", "-V"], capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""The lines that strace writes, and how it prints calls, sockets, addresses and strings."""
+"""Parsing strace's lines: calls, sockets, addresses and strings."""
 
 import re
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from typing import NamedTuple
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.guard.tracing.calls import Direction
 
-MOST_BYTES = 100_000_000  # of a trace, that are kept and read: about half a million calls
-LONGEST_LINE = 1 << 20  # bytes: a longer one is none of strace's
-STOPPED = "unexpected_backtracing_error"  # what strace writes for a frame where its unwinder is lost
+MOST_BYTES = 100_000_000  # of a trace that are kept and read: about half a million calls
+LONGEST_LINE = 1 << 20  # bytes; strace writes no longer line
+STOPPED = "unexpected_backtracing_error"  # what strace writes instead of a frame if its unwinder fails
 
 _LINE = re.compile(r"(\d{1,10})(?:<(.*?)>)? +(\d{1,12})\.(\d{6}) (.*)")
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\w+)(.*)", re.DOTALL)
@@ -21,13 +21,13 @@ _UNFINISHED = " <unfinished ...>"
 _SOCKET = re.compile(r"(?<!\d)(\d{1,10})<(?:MP)?TCP(?:v6)?:\[(.+?)\]>(?=[,)\s]|$)")
 _ADDRESS = re.compile(r"(?:\[(.*)\]|([^\[\]]*)):(\d{1,5})")
 _PEER = re.compile(r'sin6?_port=htons\((\d+)\).*?(?:inet_addr\(|inet_pton\(AF_INET6, )"([^"]*)"')
-_DIGITS = 15  # of a number that is believed: so many keep their value in JSON
+_DIGITS = 15  # most digits of an accepted number: so many keep their value in JSON
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-f]{2}|.)")
 
 
 @dataclass(slots=True)
 class Line:
-    """A call as it was printed; one that was interrupted is put together."""
+    """A call as it was printed; an interrupted one is joined again."""
 
     at: int
     until: int  # 0: nothing else was printed meanwhile
@@ -43,7 +43,7 @@ class CallText(NamedTuple):
     name: str
     arguments: str
     result: str
-    rest: str  # behind the result: the error, or what was accepted
+    rest: str  # the text after the result: the error, or the accepted connection
 
     @property
     def failed(self) -> bool:
@@ -52,7 +52,7 @@ class CallText(NamedTuple):
 
     @property
     def error(self) -> str:
-        """Why it failed, such as "EINVAL"; empty where it did not, or does not say."""
+        """Why it failed, such as "EINVAL"; empty if it did not fail, or does not say."""
         return next(iter(self.rest.split()), "") if self.failed else ""
 
 
@@ -60,16 +60,16 @@ class SocketText(NamedTuple):
     """A TCP socket as it was printed."""
 
     fd: int
-    name: str  # its addresses, once it has some; before that its inode
-    is_first: bool  # in the text
+    name: str  # its addresses if it has any, otherwise its inode
+    is_first: bool  # whether it is the first in the text
 
 
 class Lines:
-    """The lines of a file, up to so many bytes of it; to be gone through once. Raises OSError.
+    """The lines in the first ``most`` bytes of a file; to be iterated over once. Raises OSError.
 
     Attributes
     ----------
-    cut : whether the file goes on behind what was read, when all of that was
+    cut : after the last line, whether the file continues beyond what was read
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -101,7 +101,7 @@ class Lines:
 
 
 def _line(text: str, unfinished: dict[int, tuple[int, str]]) -> Line | None:
-    """The call of a line; None where it ends in none. Calls of threads that are ``unfinished`` are kept there."""
+    """The call that ends on a line, or None. Calls that are interrupted are kept in ``unfinished``, by thread."""
     found = _LINE.fullmatch(text)
     if not found:
         return None
@@ -120,7 +120,7 @@ def _line(text: str, unfinished: dict[int, tuple[int, str]]) -> Line | None:
 
 
 def call_text(text: str) -> CallText | None:
-    """The parts of a call; None of what is none, such as a signal."""
+    """The parts of a call; None for another line, such as a signal."""
     found = _CALL.fullmatch(text)
     return CallText(*found.groups()) if found else None
 
@@ -132,12 +132,12 @@ def socket_in(text: str) -> SocketText | None:
 
 
 def number(text: str) -> int:
-    """A number; 0 of what is none, or has too many digits."""
+    """A number; 0 for any other text, or one with too many digits."""
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
 
 
 def way_of(text: str) -> Direction | None:
-    """The direction in a socket's name, such as "[::1]:1->[::1]:2"; None where it is not connected."""
+    """The direction in a socket's name, such as "[::1]:1->[::1]:2"; None if it is not connected."""
     here, arrow, there = text.partition("->")
     ends = _end(here), _end(there)
     return (ends[0], ends[1]) if arrow and ends[0] and ends[1] else None
@@ -167,7 +167,7 @@ def _end(text: str) -> SocketAddress | None:
 
 
 def unescaped(text: str) -> str:
-    """A string as strace prints it, as it was; what is no UTF-8 is replaced."""
+    """The original of a string that strace printed; bytes that are not UTF-8 are replaced."""
     simple = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f"}
     out = bytearray()
     at = 0

@@ -1,6 +1,6 @@
-"""What strace wrote of a program: which call put which bytes on which connection, and which options were set.
+"""Strace's output as records: which call put which bytes on which connection, and which options were set.
 
-A function of the file alone. The recording side is :mod:`nagle_lab.guard.tracing.strace_command`.
+It depends on the file alone. The recording side is :mod:`nagle_lab.guard.tracing.strace_command`.
 """
 
 import re
@@ -24,7 +24,7 @@ from nagle_lab.guard.tracing.strace_lines import (
     way_of,
 )
 
-MARK = "/proc/nagle-lab;"  # how the path begins that a hook names right before a call
+MARK = "/proc/nagle-lab;"  # the beginning of the path that a hook names right before a call
 
 _OPTION = re.compile(r"(?:(?:SOL|IPPROTO)_TCP, (TCP_NODELAY|TCP_CORK)|SOL_SOCKET, (SO_DEBUG)), (?:\[(-?\d{1,10})\])?")
 _MESSAGE = re.compile(r"\bmsg_len=(\d{1,10})\b")
@@ -39,9 +39,10 @@ STARTS = frozenset(("clone", "clone3", "fork", "vfork"))
 
 
 def read_trace(*paths: Path, threads: Path | None = None, most_bytes: int = MOST_BYTES) -> Trace:
-    """Read what strace wrote, one file after the other, up to so many bytes of each. Raises OSError.
+    """Read strace's files, one after the other, up to so many bytes of each. Raises OSError.
 
-    ``threads`` has lines of a thread's number and its process's, of those that were there when strace attached.
+    Each line of ``threads`` has the numbers of a thread and its process, for threads that existed when strace
+    attached.
     """
     reader = _Reader(_pairs(threads) if threads else {})
     for path in paths:
@@ -57,7 +58,7 @@ def _pairs(path: Path) -> dict[int, int]:
     return {int(pair[0]): int(pair[1]) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))}
 
 
-_ThreadFd = tuple[int, int]  # a thread, and a file descriptor as it names it
+_ThreadFd = tuple[int, int]  # a thread, and a file descriptor in its own numbering
 _ProcessFd = tuple[int, int]  # a process, and a file descriptor of it
 
 
@@ -68,11 +69,11 @@ class _Reader:
         self.trace = Trace()
         self._process_of = process_of  # by thread
         self._marks: dict[_ThreadFd, Mark] = {}  # the latest
-        self._left: dict[_ThreadFd, int] = {}  # bytes that it still speaks of
-        self._stacks: dict[_ThreadFd, list[str]] = {}  # what hooks/native.c says of the next call
-        self._options: dict[_ProcessFd, list[Call]] = defaultdict(list)  # of what is not connected
-        self._names: dict[_ProcessFd, str] = {}  # what stands between the brackets of such a socket
-        # Of a socket that was bound, and then connected: strace keeps its first name.
+        self._left: dict[_ThreadFd, int] = {}  # bytes to which it still applies
+        self._stacks: dict[_ThreadFd, list[str]] = {}  # what hooks/native.c says about the next call
+        self._options: dict[_ProcessFd, list[Call]] = defaultdict(list)  # of sockets that are not connected
+        self._names: dict[_ProcessFd, str] = {}  # the text between the brackets of such a socket
+        # Sockets that were bound, and then connected: strace keeps their first name.
         self._ways: dict[str, Direction] = {}
         self._connecting: dict[_ProcessFd, int] = {}  # since when
 
@@ -163,7 +164,7 @@ class _Reader:
     def _not_connected(self, call: Call, place: _ProcessFd, said: CallText, socket: SocketText) -> None:
         name, before = socket.name, self._names.get(place)
         if before != name and not (before and before.isdecimal() and not name.isdecimal()):
-            self._options.pop(place, None)  # another socket; else the same one, that has an address by now
+            self._options.pop(place, None)  # another socket; otherwise the same one, which has an address by now
         self._names[place] = name
         if call.name == "setsockopt":
             self._set(call, said, socket, self._options[place])
@@ -191,7 +192,7 @@ class _Reader:
         return streams[-1]
 
     def _mark_of(self, call: Call, fd: int) -> Mark | None:
-        """What the hook said right before, in the same thread; of so many bytes, if it knew how many."""
+        """What the hook said right before in the same thread, about so many bytes, if it knew how many."""
         key = (call.thread, fd) if (call.thread, fd) in self._marks else (call.thread, -1)
         mark = self._marks.get(key)
         if mark is None or bool(call.option) != (mark.call == "setsockopt"):
@@ -230,7 +231,7 @@ def _address(frame: str) -> str:
 
 
 def _tell_apart(writes: Sequence[Call]) -> None:
-    """Find those that others overlapped: which of them the kernel took first cannot be told."""
+    """Mark writes that others overlap: which of them the kernel took first is not known."""
     longest: Call | None = None
     for call in writes:
         if longest and call.at < longest.until:

@@ -1,7 +1,7 @@
-"""Say before each write to a socket where it is in the program.
+"""Say, before each write to a socket, which line of the program makes it.
 
-A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
-right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means.
+A mark is a system call that cannot succeed and whose path contains the information: strace sees it in the thread that
+writes, right before the write. nagle_lab/guard/tracing/strace_output.py explains its format.
 """
 
 import os
@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-_rmdir, _fstat = os.rmdir, os.fstat  # before the program puts something in their place
+_rmdir, _fstat = os.rmdir, os.fstat  # saved before the program can replace them
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 _SCRIPTS = os.path.join(sys.prefix, "bin") + os.sep  # noqa: PTH118 - those that pip makes to start a library
 _LOOPS = {  # file of the standard library, and which functions of it call the program; "": all
@@ -25,7 +25,7 @@ _folders: dict[str, str] = {}  # of a source file: the folder of the library it 
 
 
 def start() -> None:
-    """Cover what writes. Every class of sockets is made of _socket's, gevent's too."""
+    """Wrap the methods that write. Every socket class derives from _socket's, also gevent's."""
     import _socket  # noqa: PLC0415
 
     _cover_sockets(_socket)
@@ -48,7 +48,7 @@ def _cover_sockets(module: Any) -> None:
 
 
 def _covering_ssl(original: Callable[..., None]) -> Callable[..., None]:
-    """Cover TLS when the first socket is made after ssl was imported: most programs never import it."""
+    """Wrap TLS when the first socket is made after ssl was imported, because most programs never import it."""
     covered: list[bool] = []
 
     def __init__(self: Any, *arguments: Any, **more: Any) -> None:  # noqa: N807
@@ -103,7 +103,7 @@ def _file_call(original: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _length(name: str, arguments: Any) -> int:
-    """The bytes that are to be written; 0 where that takes more than a look."""
+    """The number of bytes to write; 0 if it is not obvious."""
     if not arguments or name == "sendfile":
         return 0
     try:
@@ -118,7 +118,7 @@ def _tell(fd: int, length: int, call: str) -> None:
     try:
         places = map(_place, _frames(sys._getframe(2)))
         _mark(str(fd), str(length), call, *(part for place in places for part in place))
-    except Exception:  # the program goes on as it would without us
+    except Exception:  # the program continues as it would without us
         pass
 
 
@@ -129,9 +129,9 @@ def _mark(*words: str) -> None:
 
 
 def _frames(frame: FrameType | None) -> list[FrameType]:
-    """The libraries' frames that are more than plumbing, the innermost first, up to the program's, and then those.
+    """The libraries' frames, innermost first and without plumbing, up to the program's frames, and then these.
 
-    What stands above an event loop called that, and not the write.
+    Frames outside an event loop called the loop, not the write.
     """
     found: list[FrameType] = []
     program: list[FrameType] = []
@@ -154,7 +154,7 @@ def _frames(frame: FrameType | None) -> list[FrameType]:
 
 
 def _folder(file: str) -> str:
-    """Where the library begins that this file is of; "" of the program's own files."""
+    """The folder of the library that this file belongs to; "" for the program's own files."""
     found = _folders.get(file)
     if found is None:
         found = _folders[file] = _look_up(file)
@@ -180,7 +180,7 @@ def _look_up(file: str) -> str:
 
 
 def _place(frame: FrameType) -> tuple[str, str, str]:
-    """File, line and function; of a library's file the part behind its folder."""
+    """File, line and function; for a library's file the path inside the library's folder."""
     file = frame.f_code.co_filename
     short = file[len(_folder(file)) :]
     if not _folder(file) and not file.startswith("<"):

@@ -1,4 +1,4 @@
-"""Loaded by every Python that a traced command starts: say before each write where it is in the program.
+"""Loaded by every Python that a traced command starts: say, before each write, which line makes it.
 
 Old Pythons read this file, too; what it loads needs 3.7.
 """
@@ -22,4 +22,4 @@ try:
 except ImportError as error:
     if getattr(error, "name", "sitecustomize") != "sitecustomize":
         raise
-    sys.modules["sitecustomize"] = _ours  # there is none: whoever imports us wants us to be there
+    sys.modules["sitecustomize"] = _ours  # there is none: an importer expects this module to stay
