@@ -1,4 +1,4 @@
-"""Questions to a store, in SQL by DuckDB: the ready ones stand in files beside this, and any other may be asked."""
+"""Questions to a store, answered by DuckDB in SQL: ready-made ones from the files beside this, or any other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nagle_lab.fleet.schema import TABLES, arrow_schema
 
 @dataclass(frozen=True)
 class ReadyQuestion:
-    """A ready question: its name, what it asks, and how."""
+    """A ready-made question: its name, its title, and its SQL."""
 
     name: str
     title: str
@@ -22,7 +22,7 @@ class ReadyQuestion:
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of a result, and what its columns are called."""
+    """The rows of a result, and the names of its columns."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -33,7 +33,7 @@ class Answer:
 
 
 def questions() -> list[ReadyQuestion]:
-    """The ready ones, by name; the first line of each file is its title."""
+    """The ready-made questions, by name; the first line of each file is the title."""
     found = []
     for file in files("nagle_lab.fleet").joinpath("questions").iterdir():
         name, is_sql, _ = file.name.partition(".sql")
@@ -44,7 +44,7 @@ def questions() -> list[ReadyQuestion]:
 
 
 class Store:
-    """The tables of a store, to be asked. Raises NagleLabError where there is none."""
+    """The tables of a store, for questions. Raises NagleLabError if there is none."""
 
     def __init__(self, out: Folder) -> None:
         if not out.names("series"):
@@ -67,9 +67,9 @@ class Store:
             )
 
     def ask(self, sql: str, values: Sequence[object] = ()) -> Answer:
-        """The answer to a question, ``values`` in the places of its ?.
+        """The answer to a question, with ``values`` in place of each ?.
 
-        Raises NagleLabError where DuckDB does not understand it.
+        Raises NagleLabError if DuckDB does not understand it.
         """
         try:
             result = self._connection.execute(sql, list(values) or None)
@@ -83,9 +83,9 @@ def _quoted(text: str) -> str:
 
 
 def sql_of(question: str) -> str:
-    """The SQL of a ready question, by name; SQL is itself.
+    """The SQL of a ready-made question, by name; SQL is returned as it is.
 
-    Raises NagleLabError where it is neither.
+    Raises NagleLabError if it is neither.
     """
     ready = {each.name: each.sql for each in questions()}
     if question in ready:

@@ -1,4 +1,4 @@
-"""How long exchanges took, counted by connection, hour and length: what is kept of each exchange's row."""
+"""Durations of exchanges, counted by connection, hour and length; only these counts are kept of their rows."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,10 +10,10 @@ from nagle_lab.diagnosis.summary import EDGES
 from nagle_lab.tcp.tables import Table
 
 HOUR_NS = 3_600_000_000_000
-_HOURS, _BINS = 21, 8  # bits of them in a key; the connection has the others
+_HOURS, _BINS = 21, 8  # their bits in a key; the connection has the other bits
 _EDGES = np.array(EDGES, np.int64)  # µs
 Counts = npt.NDArray[np.int64]
-"""Rows of a key, how many exchanges have it, and how long they took together, ns: (n, 3)."""
+"""Rows of a key, the number of exchanges with it, and their total duration, ns: (n, 3)."""
 Rows = Any
 """Packed rows of a layout (tcp/layout.py) as a structured array: (n,)."""
 
@@ -25,7 +25,9 @@ def rows_of(table: Table) -> Iterator[Rows]:
 
 
 def counted(exchanges: Table) -> Counts:
-    """The answered ones of these rows (``exchange`` in tcp/engine.h), by connection, hour of request, length."""
+    """Counts the answered exchanges in these rows (``exchange`` in tcp/engine.h) by connection, hour of request and
+    length.
+    """
     found = np.empty((0, 3), np.int64)
     for rows in rows_of(exchanges):
         answered = rows[rows["total"] >= 0]
@@ -38,7 +40,7 @@ def counted(exchanges: Table) -> Counts:
 
 
 def summed(rows: Counts) -> Counts:
-    """One row for each key, least first."""
+    """One row for each key, in ascending order."""
     if not len(rows):
         return rows
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
@@ -47,7 +49,7 @@ def summed(rows: Counts) -> Counts:
 
 
 def by_server(rows: Counts, server: npt.NDArray[np.int32]) -> Counts:
-    """Counts by connection as counts by server: ``server`` has the number of each connection's; -1 is left out."""
+    """Counts by server from counts by connection: ``server`` has each connection's server number; -1 is left out."""
     of = server[rows[:, 0] >> (_HOURS + _BINS)].astype(np.int64)
     key = (of << (_HOURS + _BINS)) | (rows[:, 0] & ((1 << (_HOURS + _BINS)) - 1))
     return summed(np.concatenate([key[:, None], rows[:, 1:]], 1)[of >= 0])
@@ -60,6 +62,6 @@ def parts(rows: Counts) -> tuple[Counts, Counts, Counts]:
 
 
 def edges_ms(bins: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """From where to where bins go, ms; the last one has no end, and says ten times its beginning."""
+    """The edges of bins, ms; the last bin has no upper edge, and ten times its lower edge stands for it."""
     ends = np.append(_EDGES[1:], _EDGES[-1] * 10)
     return _EDGES[bins] / 1e3, ends[bins] / 1e3

@@ -1,4 +1,4 @@
-"""The end of a series: it is judged as a whole, and what it shows is stored."""
+"""The end of a series: it is judged as a whole, and the result is stored."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ class JudgedSeries(msgspec.Struct, frozen=True):
 
 
 def judge_series(series: Series, stretches: Sequence[Stretch], out: Folder) -> JudgedSeries:
-    """Judge a series whose stretches are done, and store what it shows, in place of what was stored of it before."""
+    """Judge a series whose stretches are done, and store its rows, replacing what was stored before."""
     found = whole(stretches, out)
     summary = found.result.summary
     problems = [read.problem for read in found.reads if read.problem] + skipped(series)
@@ -46,7 +46,9 @@ def judged_name(stretches: Sequence[Stretch]) -> str:
 
 
 def skipped(series: Series) -> list[str]:
-    """A line on numbers that rotation seems to have skipped; the files that are there may be whole all the same."""
+    """A line about numbers that seem to be missing from a rotation; the existing files may be complete all the
+    same.
+    """
     numbers = missing_numbers(series)
     some = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
     return [f"{series.name}: files are missing between those that are there: number {some}"] if numbers else []

@@ -1,4 +1,4 @@
-"""What the overview of a store shows: how much was lost where and when, and the worst services, each with a stall."""
+"""The content of a store's overview: how much was lost where and when, and the worst services, each with a stall."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ _STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720, 1440, 8760)  # hours in a c
 
 @dataclass(frozen=True)
 class Heat:
-    """Hosts, those that lost the most first, by columns of time.
+    """Hosts, those that lost most first, by columns of time.
 
     Attributes
     ----------
-    cells : of each host and column: seconds lost, stalls, exchanges; None where there was no traffic
+    cells : for each host and column: seconds lost, stalls, exchanges; None without traffic
     more : hosts that are left out
     """
 
@@ -39,7 +39,7 @@ class WorstService:
     service: dict[str, Any]
     stall: dict[str, Any]
     ladder: Ladder | None
-    problem: str = ""  # why there is none
+    problem: str = ""  # why there is no stall to show
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Overview:
 
 
 def overview(store: Store) -> Overview:
-    """Ask all there is to show, and read the packets of the worst services' stalls."""
+    """Ask for everything to show, and read the packets of the worst services' stalls."""
     totals = """SELECT count(*) AS series, count(DISTINCT host) AS hosts,
         count(DISTINCT host) FILTER (WHERE stalls > 0) AS stalled_hosts,
         coalesce(sum(packets), 0)::BIGINT AS packets,
@@ -119,7 +119,7 @@ def _worst(store: Store, service: dict[str, Any]) -> WorstService:
 def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:
     """The packets of a row of ``stalls``; frames count from the beginning of the file that the trigger is in.
 
-    Raises NagleLabError where the capture cannot be read any more.
+    Raises NagleLabError if the capture can no longer be read.
     """
     files = store.ask(
         "SELECT file, first_frame FROM files WHERE series = ? AND packets > 0 "
@@ -136,7 +136,7 @@ def ladder_of_stall(store: Store, stall: dict[str, Any]) -> Ladder:
         [stall["series"], stall["connection"]],
     ).rows[0]
     known = {"id": stall["connection"], **ends, "first_frame": max(began - shift, 1)}
-    connection = Connection(**dict.fromkeys(Connection.__struct_fields__, 0) | known)  # a ladder needs no more of it
+    connection = Connection(**dict.fromkeys(Connection.__struct_fields__, 0) | known)  # a ladder needs nothing else
     trigger, release = stall["trigger_frame"] - shift, stall["release_frame"] - shift
     ack = None if stall["ack_frame"] is None else stall["ack_frame"] - shift
     shown = Stall(

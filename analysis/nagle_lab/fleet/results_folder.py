@@ -13,7 +13,7 @@ from nagle_lab.errors import NagleLabError
 
 
 def extra(name: str) -> Any:
-    """A module that the extra "fleet" brings. Raises NagleLabError where it is not installed."""
+    """A module of the extra "fleet". Raises NagleLabError if it is not installed."""
     from importlib import import_module  # noqa: PLC0415
 
     try:
@@ -23,7 +23,7 @@ def extra(name: str) -> Any:
         raise NagleLabError(f"fleet needs {name.partition('.')[0]}: {todo}") from error
 
 
-# What to install for a protocol; fsspec itself names some of them only.
+# What to install for a protocol; fsspec itself names only some.
 PACKAGES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "ssh": "sshfs", "sftp": "sshfs", "abfs": "adlfs",
     "az": "adlfs", "webhdfs": "requests",
@@ -31,7 +31,7 @@ PACKAGES = {
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """The file system of a path or URL, and the path in it. Raises NagleLabError where there is none."""
+    """The file system of a path or URL, and the path in it. Raises NagleLabError if there is none."""
     protocol = url.partition("://")[0]
     try:
         with naming_url(url):
@@ -44,7 +44,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def naming_url(url: str) -> Iterator[None]:
-    """What a protocol's library raises becomes a NagleLabError that names the URL; what is not there stays so."""
+    """Turns errors of a protocol's library into a NagleLabError that names the URL; FileNotFoundError passes."""
     try:
         yield
     except (NagleLabError, ImportError, FileNotFoundError):
@@ -56,12 +56,12 @@ def naming_url(url: str) -> Iterator[None]:
 
 
 def is_object_store(path: str) -> bool:
-    """Whether that is a path of one: it begins with a bucket, and there are no folders to be made."""
+    """Whether the file system is an object store: paths begin with a bucket, and no folders have to be made."""
     return not path.startswith("/")
 
 
 def url_of(path: str, source: str, fs: Any) -> str:
-    """What to call a path of the file system of ``source`` anywhere: with its protocol, user, host and port."""
+    """A name for a path in the file system of ``source`` that works anywhere: with protocol, user, host and port."""
     if not is_remote(source):
         return path
     if is_object_store(path):
@@ -72,7 +72,7 @@ def url_of(path: str, source: str, fs: Any) -> str:
 
 
 class Folder:
-    """A folder; names in it have slashes, and what is written appears whole or not at all."""
+    """A folder; names in it may have slashes, and files appear whole or not at all."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -86,7 +86,7 @@ class Folder:
         return posixpath.join(self.path, name)
 
     def names(self, below: str) -> set[str]:
-        """The names of the files in a folder in it; none where that is not there."""
+        """The names of the files in a folder in it; none if that folder does not exist."""
         with suppress(FileNotFoundError), naming_url(self.url):
             self.fs.invalidate_cache()
             return {posixpath.basename(path) for path in self.fs.ls(self.at(below), detail=False)}
@@ -107,7 +107,7 @@ class Folder:
     def writing(self, name: str) -> Iterator[IO[bytes]]:
         """A file to write; after an exception there is none."""
         path = self.at(name)
-        if is_object_store(path):  # an object is there once it has been uploaded
+        if is_object_store(path):  # an object appears only when its upload is complete
             with self.fs.open(path, "wb") as file:
                 yield file
             return

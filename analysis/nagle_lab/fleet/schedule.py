@@ -1,4 +1,4 @@
-"""The schedule of a fleet: series and their stretches, on all workers; where a worker dies, the others go on."""
+"""The schedule of a fleet: series and their stretches, on all workers; if a worker dies, the others continue."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -21,7 +21,7 @@ MOST_TRIES = 3
 
 
 class Progress(Protocol):
-    """Is told how far the work has come."""
+    """Receives the progress of the work."""
 
     def begin(self, series: int, size: int) -> None:
         """So many series are to be read, and bytes."""
@@ -35,15 +35,15 @@ class Progress(Protocol):
 
 @dataclass
 class Chain:
-    """A series and how far it is: its stretches follow each other, and then it is judged.
+    """A series and its progress: its stretches follow each other, and then it is judged.
 
-    Of two that wait for a worker the lesser is next: one that failed, else the one with more left to read.
+    The order of waiting chains: those that failed first, then those with more left to read.
     """
 
     series: Series
     stretches: list[Stretch]
-    at: int = 0  # the stretch that is next
-    tries: int = 0  # that have failed, of this stretch
+    at: int = 0  # number of the next stretch
+    tries: int = 0  # failed tries of this stretch
 
     def __lt__(self, other: "Chain") -> bool:
         return (self.tries, self.left) > (other.tries, other.left)
@@ -54,7 +54,7 @@ class Chain:
         return sum(stretch.size for stretch in self.stretches[self.at :])
 
     def submit(self, executor: Executor, out: Folder) -> "Future[Any]":
-        """Submit the next stretch, or the judging; where the executor takes nothing, a future that says so."""
+        """Submit the next stretch, or the judging; if the executor refuses, returns a future with its error."""
         try:
             if self.at < len(self.stretches):
                 return executor.submit(read_stretch, self.stretches[self.at], out)
@@ -68,10 +68,10 @@ class Chain:
 def run(
     series: Sequence[Series], out: Folder, workers: Workers, progress: Progress, *, size: int
 ) -> list[JudgedSeries]:
-    """Read and judge all series, in stretches of so many bytes; what is done already is not done again.
+    """Read and judge all series, in stretches of so many bytes; work that is already done is not repeated.
 
-    A worker that dies costs only what it was doing, which is tried again, alone; a series whose stretch fails
-    MOST_TRIES times is given up, and said to have failed. Returns what each came to, in order of their names.
+    If a worker dies, only what it was doing is tried again, alone. A series whose stretch fails MOST_TRIES times is
+    given up, and reported as failed. Returns the result of each series, in order of their names.
     """
     forget_others(series, out)
     results, waiting = _judged_before([Chain(each, stretches(each, size)) for each in series], out)
@@ -98,20 +98,20 @@ def run(
                 executor.shutdown(wait=False)
                 executor = workers.make()
     finally:
-        for future in running:  # some executors know no other way to let go of them
+        for future in running:  # some executors have no other way to drop them
             future.cancel()
         executor.shutdown(wait=False)
     return sorted(results, key=lambda judged: judged.series)
 
 
 def _most_running(waiting: Sequence[Chain], running: Mapping["Future[Any]", Chain], workers: Workers) -> int:
-    """How many chains may run at once: one that failed runs alone, so that it is known what killed a worker."""
+    """How many chains may run at once: one that failed runs alone, to show what killed a worker."""
     has_failed = any(chain.tries for chain in (waiting[0], *running.values()))
     return 1 if has_failed else workers.count
 
 
 def _judged_before(chains: Sequence[Chain], out: Folder) -> tuple[list[JudgedSeries], list[Chain]]:
-    """The results of series that are judged already, and the others, which go on at their next stretch."""
+    """The results of series that are already judged, and the other series, which continue with their next stretch."""
     there, stored = out.names("work"), out.names("series")
     results, others = [], []
     for chain in chains:
@@ -126,12 +126,12 @@ def _judged_before(chains: Sequence[Chain], out: Folder) -> tuple[list[JudgedSer
 
 
 def _advance(chain: Chain, future: "Future[Any]", out: Folder, progress: Progress) -> JudgedSeries | None:
-    """Take the result of a step: what the series came to; None where it goes on."""
+    """Take the result of a step; returns the result of the series, None if it continues."""
     try:
         done = future.result()
     except NagleLabError as error:
         return _failed(chain, str(error), out)
-    except Exception as error:  # whatever became of a worker; another may do better
+    except Exception as error:  # whatever happened to a worker; another may succeed
         chain.tries += 1
         if chain.tries < MOST_TRIES:
             return None

@@ -1,4 +1,4 @@
-"""The tables of a store, declared once: what is written, what questions may ask for, and what docs/fleet.md says."""
+"""The tables of a store, declared once for writing, for questions, and for docs/fleet.md."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -8,7 +8,7 @@ from nagle_lab.fleet.results_folder import extra
 
 
 class Column(NamedTuple):
-    """A column: its name, its type as pyarrow calls it, and what it says."""
+    """A column: its name, its type in pyarrow's terms, and its meaning."""
 
     name: str
     kind: str
@@ -16,7 +16,7 @@ class Column(NamedTuple):
 
 
 class StoreTable(NamedTuple):
-    """A table; it is partitioned by series, and by day where ``day`` says of what."""
+    """A table, partitioned by series, and also by day if ``day`` says whose day."""
 
     meaning: str
     columns: tuple[Column, ...]
@@ -138,7 +138,7 @@ TABLES = {
 
 
 def columns_of(name: str) -> Iterator[Column]:
-    """All columns of a table, those of its folders last."""
+    """All columns of a table, partition columns last."""
     table = TABLES[name]
     yield from table.columns
     if table.day:

@@ -1,8 +1,9 @@
 """Which files are one capture: of the same host and interface, rotated by number or time.
 
-A name tells. What rotation puts into it is taken out: a time (tcpdump -G, dumpcap, folders of days), a number of five
-digits before it (dumpcap), one of three or more before the extension, and what tcpdump -C puts behind it. What is
-left is the series: its last part the interface, the folders before it the host. A manifest says what names do not.
+The name decides. What rotation adds is removed: a time (tcpdump -G, dumpcap, folders of days), a number of five
+digits before it (dumpcap), one of three or more digits before the extension, and the number that tcpdump -C appends.
+The rest is the series: its last part is the interface, the folders before it are the host. A manifest says what names
+do not.
 """
 
 import os
@@ -35,15 +36,15 @@ _EXTENSION = re.compile(r"(\.(pcapng|pcap|cap|dump|gz|zst))+$", re.IGNORECASE)
 _CAPTURE = re.compile(r"\.(pcapng|pcap|cap|dump)\d*(\.(gz|zst))?$", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_. ]+$|^[-_. ]+")
 NO_TEXT = "its name is not UTF-8: rename the file or its folder"
-MOST_NUMBERS_PER_FILE = 100  # if the numbers in names span more, they are no count of files
-_FILES_AT_ONCE = 32  # whose first packet is looked for
+MOST_NUMBERS_PER_FILE = 100  # if the numbers in names span more, they do not count files
+_FILES_AT_ONCE = 32  # whose first packets are read at the same time
 
 
 @dataclass(frozen=True)
 class File:
-    """A capture file: where it is, how large, and what tells that it has changed.
+    """A capture file: where it is, its size, and a version that shows changes.
 
-    ``size`` is -1 where it is not to be read: ``version`` then says why, or is empty where the file is missing.
+    ``size`` is -1 if it cannot be read: ``version`` then says why, or is empty if the file is missing.
     """
 
     path: str
@@ -72,7 +73,7 @@ class Series:
 
 @dataclass(frozen=True)
 class ParsedName:
-    """What a name says: of which series a file is, and where in it."""
+    """What a name says: the file's series, and its place in it."""
 
     key: str
     parts: tuple[str, ...]
@@ -86,13 +87,13 @@ def series_of(sources: Sequence[str]) -> list[Series]:
     Raises
     ------
     NagleLabError
-        A source has no capture in it, or a manifest is not one.
+        A source contains no capture, or a manifest is not valid.
     """
     listed: dict[str, File] = {}
     roots: list[str] = []
     found: list[Series] = []
     for source in sources:
-        if not source:  # which would be the working folder
+        if not source:  # an empty name would be the working folder
             raise NagleLabError("an empty name: name a folder, a file or a manifest")
         if source.endswith(".toml"):
             found += _manifest(source)
@@ -105,7 +106,7 @@ def series_of(sources: Sequence[str]) -> list[Series]:
 
 
 def parsed_name(relative: str) -> ParsedName:
-    """What a file's name says; the name begins at the folder that all sources have in common."""
+    """What a file's name says; the name is relative to the folder that all sources have in common."""
     times = tuple(tuple(map(int, re.findall(r"\d+", found))) for found in _TIME.findall(relative))
     numbers: list[int] = []
 
@@ -134,7 +135,7 @@ def _recognised(root: str, files: Iterable[File]) -> Iterator[Series]:
 
 
 def _in_order(members: list[tuple[ParsedName, File]]) -> list[File]:
-    """Oldest first; where only numbers tell and tcpdump -W began again at 0, from the oldest on."""
+    """Oldest first; if there are only numbers and tcpdump -W began again at 0, beginning with the oldest file."""
     members.sort(key=lambda of: (of[0].times, of[0].numbers, of[1].path))
     files = [file for _, file in members]
     if len(files) == 1 or any(place.times for place, _ in members):
@@ -149,7 +150,7 @@ def _in_order(members: list[tuple[ParsedName, File]]) -> list[File]:
 
 
 def first_time(file: File) -> int | None:
-    """When the first packet of a file was captured, ns; None where it cannot be read."""
+    """When the first packet of a file was captured, ns; None if it cannot be read."""
     try:
         with open_capture(file.path, window_bytes=1 << 12, sha256=False) as capture:
             return next((record.ts for record in records(capture)), None)
@@ -158,7 +159,7 @@ def first_time(file: File) -> int | None:
 
 
 def missing_numbers(series: Series) -> list[int]:
-    """Numbers that rotation has skipped between the first and the last file, if its files are numbered one by one."""
+    """Numbers missing between the first and the last file, if the files are numbered one by one."""
     numbers = [(0, *parsed_name(file.path).numbers)[-1] for file in series.files]  # the first of tcpdump -C has none
     if numbers != sorted(set(numbers)):
         return []
@@ -171,7 +172,7 @@ def missing_numbers(series: Series) -> list[int]:
 
 
 def _list(source: str) -> tuple[str, list[File]]:
-    """The folder that names are relative to, and the capture files in it."""
+    """The folder to which names are relative, and the capture files in it."""
     with naming_url(source):
         return _listed(source)
 
@@ -197,7 +198,7 @@ def _listed(source: str) -> tuple[str, list[File]]:
 
 
 def _file(path: str, info: Any) -> File:
-    """A file that was listed; one whose name is not text is not read, for the store is text."""
+    """A listed file; one whose name is not text is not read, because the store needs text."""
     as_text = path.encode("utf-8", "backslashreplace").decode()
     if as_text != path:
         return File(as_text, -1, NO_TEXT)
@@ -205,16 +206,16 @@ def _file(path: str, info: Any) -> File:
 
 
 def _captures(fs: Any, folder: str) -> dict[str, Any]:
-    """The capture files in a folder, and in those in it; a folder that cannot be looked into is an OSError.
+    """The capture files in a folder and its subfolders; raises OSError for a folder that cannot be read.
 
-    Links are followed, but for those to what is there without them: a capture counts once.
+    Links are followed, except those to files that are found anyway: a capture counts once.
     """
     if is_object_store(folder):  # in one request
         files = fs.find(folder, detail=True).items()
         return {name: info for name, info in files if _CAPTURE.search(name)}
     found, links = _below(fs, folder)
     seen = set(map(os.path.realpath, (folder, *found))) if links else set()
-    for link in links:  # to which those are added that are found in folders behind them
+    for link in links:  # links in folders behind links are added to these
         target = os.path.realpath(link)
         if target in seen or os.path.realpath(folder).startswith(f"{target.rstrip('/')}/"):
             continue
@@ -236,8 +237,8 @@ _MISSING = {"type": "file", "size": -1}  # what a link leads to
 
 
 def _below(fs: Any, folder: str) -> tuple[dict[str, Any], list[str]]:
-    """The capture files in a folder and in those in it, and the links, which are not followed."""
-    found: dict[str, Any] = {}  # fsspec's own find passes over what it may not see
+    """The capture files in a folder and its subfolders, and the links there, which are not followed."""
+    found: dict[str, Any] = {}  # fsspec's own find silently skips what it may not read
     links: list[str] = []
     for info in fs.ls(folder, detail=True):
         if info.get("islink"):
@@ -252,7 +253,7 @@ def _below(fs: Any, folder: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _version(info: dict[str, Any]) -> str:
-    """What is different when a file of that name and size is: when it was written, or what the store says of it."""
+    """What distinguishes two files of the same name and size: the time of writing, or the store's version."""
     return next(
         (str(info[name]) for name in ("ETag", "etag", "mtime", "LastModified", "updated") if name in info), ""
     )
@@ -269,7 +270,7 @@ def _common(roots: Sequence[str]) -> str:
 
 
 def _named_apart(found: list[Series]) -> Iterator[Series]:
-    """Two of one name (a manifest's, and one recognised) are two."""
+    """Gives two series of the same name (one from a manifest, one recognised) different names."""
     taken: dict[str, int] = {}
     for series in found:
         count = taken[series.name] = taken.get(series.name, 0) + 1
@@ -281,7 +282,7 @@ def _named_apart(found: list[Series]) -> Iterator[Series]:
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     host: str
-    files: list[str]  # paths, URLs and globs, oldest first; what a glob finds in the order of names
+    files: list[str]  # paths, URLs and globs, oldest first; a glob's files in order of names
     interface: str = ""
 
 
@@ -304,7 +305,7 @@ def _manifest(path: str) -> Iterator[Series]:
 
 
 def _files_of_entry(name: str) -> list[File]:
-    """The files of a manifest's line; one that is missing is told of, not left out."""
+    """The files of a manifest's line; a missing one is reported, not left out."""
     try:
         return _list(name)[1]
     except NagleLabError:

@@ -1,4 +1,4 @@
-"""What the store has of a series: its rows in each table, a file for each day."""
+"""A series in the store: its rows in each table, a file for each day."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -42,7 +42,7 @@ def store(series: Series, stretches: Sequence[Stretch], found: SeriesResult, pro
 
 
 def forget_others(series: Iterable[Series], out: Folder) -> None:
-    """Remove what is stored of any other series: a store shows what was named last."""
+    """Remove the rows of all other series: a store shows the sources of the latest run."""
     kept = {partition(each.name) for each in series}
     for table in TABLES:
         for name in out.names(table) - kept:
@@ -50,7 +50,7 @@ def forget_others(series: Iterable[Series], out: Folder) -> None:
 
 
 def store_failed(series: Series, reason: str, out: Folder) -> None:
-    """A series that could not be finished has a row, too; what was stored of it before is left out."""
+    """Store a row for a series that could not be finished, and remove its earlier rows."""
     _forget(series, out)
     row = {"interface": [series.interface], "verdict": ["FAILED"], "reason": [reason], "files": [len(series.files)]}
     with Writer("series", series, out) as written:
@@ -63,7 +63,7 @@ def _forget(series: Series, out: Folder) -> None:
 
 
 def partition(series: str) -> str:
-    """The folder of what a table has of a series."""
+    """The folder of a series in a table."""
     return f"series={quote(series, safe='')}"
 
 
@@ -76,7 +76,7 @@ class Writer(ExitStack):
         self._files: dict[str, Any] = {}
 
     def add(self, days: Any, columns: dict[str, Any]) -> None:
-        """Add rows; ``days`` since 1970 (n,), None where the table has none. A column that is not given is NULL."""
+        """Add rows; ``days`` since 1970 (n,), None if the table has none. A column that is not given is NULL."""
         pa, schema = extra("pyarrow"), arrow_schema(self._name)
         count = len(next(iter(columns.values())))
         if not count:
@@ -120,7 +120,7 @@ def _server(rows: Rows) -> dict[str, Any]:
 
 
 def _null(values: Any, where: Any) -> Any:
-    """The values, NULL where it says so."""
+    """The values, NULL where the mask says so."""
     return extra("pyarrow").array(values, mask=np.asarray(where))
 
 
@@ -183,7 +183,7 @@ def _counts(stretches: Sequence[Stretch], out: Folder) -> Iterator[Counts]:
 
 
 def _servers(connections: Table) -> tuple[Any, list[tuple[str, int]]]:
-    """Of each connection the number of its server (-1: it is left out), and these servers."""
+    """The number of each connection's server (-1: it is left out), and these servers."""
     numbers: dict[tuple[str, int], int] = {}
     of = np.empty(len(connections), np.int32)
     begin = 0

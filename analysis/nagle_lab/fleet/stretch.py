@@ -1,8 +1,8 @@
-"""The unit of work: a stretch of one series, read by an engine that goes on where the stretch before it ended.
+"""The unit of work: a stretch of one series, read by an engine that continues where the previous stretch ended.
 
-It leaves two files in the folder ``work`` of the results: what was found (events), and, written last, what the next
-stretch goes on from (the checkpoint). Their name is made of what was read, after what, by which build: where there is
-a checkpoint of that name the stretch is done, whoever did it.
+It leaves two files in the folder ``work`` of the results: the events found, and, written last, the checkpoint from
+which the next stretch continues. Their name is derived from what was read, after what, and by which build. If a
+checkpoint of that name exists, the stretch is done, whoever did it.
 """
 
 import struct
@@ -32,19 +32,19 @@ LEAST_PART = WINDOW_BYTES  # of a file
 FORMAT = 4  # of events and checkpoint
 EVENTS = ("candidate", "no_wait", "reaction", "delayed_ack", "idle_gap", "connection")  # tables of the engine
 EXCHANGES, FILES = len(EVENTS), len(EVENTS) + 1
-_FRAME = struct.Struct("<BI")  # of events: what it is, and bytes of it, compressed
+_FRAME = struct.Struct("<BI")  # of events: the kind, and the compressed length in bytes
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some files of a series, or a part of one, and by its key what it goes on from; "" at the beginning."""
+    """Some files of a series, or a part of one, and the key of the stretch before it; "" at the beginning."""
 
     series: str
     key: str
     before: str
     files: tuple[File, ...]
-    begin: int = 0  # of a part: the byte where it begins, or a little after that
-    until: int | None = None  # and ends; None: the end of the last file
+    begin: int = 0  # of a part: it begins at this byte or a little later
+    until: int | None = None  # where it ends; None: the end of the last file
 
     @property
     def size(self) -> int:
@@ -55,11 +55,11 @@ class Stretch:
 
 
 class FileRead(msgspec.Struct, frozen=True):
-    """A file that was read, or a part of it, or one that could not be."""
+    """A file, or a part of it, that was read or could not be read."""
 
     path: str
     size: int
-    first_frame: int  # of the series: the first in it
+    first_frame: int  # its first frame, numbered in the series
     packets: int
     problem: str | None
     goes_on: bool = False  # another part of the same file follows
@@ -73,7 +73,7 @@ class StretchDone(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What a stretch leaves to the next: what is known of the capture, and the engine's snapshot."""
+    """What a stretch leaves for the next: what is known about the capture, and the engine's snapshot."""
 
     names: list[str]
     facts: dict[str, Any]
@@ -82,9 +82,9 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def stretches(series: Series, size: int) -> list[Stretch]:
-    """The series in pieces of so many bytes, or little more; a file that is larger is cut.
+    """The series in pieces of so many bytes, or a little more; larger files are cut.
 
-    They begin where they would if files had not been added at the end since, so that what was done stays done.
+    Files added later at the end do not change where earlier stretches begin, so that finished work stays valid.
     """
     with make_engine() as engine:
         build = heading(engine)
@@ -121,12 +121,12 @@ def checkpoint_name(key: str) -> str:
 
 
 def events_name(key: str) -> str:
-    """The file that a stretch writes what it found to."""
+    """The file to which a stretch writes its events."""
     return f"work/{key}.events"
 
 
 def is_done(stretch: Stretch, work: Collection[str]) -> bool:
-    """Whether a stretch was read, by the names of the files in ``work``."""
+    """Whether a stretch has been read, by the names of the files in ``work``."""
     names = (checkpoint_name(stretch.key), events_name(stretch.key))
     return all(name.partition("/")[2] in work for name in names)
 
@@ -134,13 +134,13 @@ def is_done(stretch: Stretch, work: Collection[str]) -> bool:
 def read_stretch(stretch: Stretch, out: Folder) -> StretchDone:
     """Read a stretch; its packets stay here, in a worker.
 
-    Raises NagleLabError where what it goes on from is of another build, or damaged.
+    Raises NagleLabError if its predecessor's checkpoint is of another build, or damaged.
     """
     began, reads = monotonic(), []
     with make_engine(in_place=False) as engine:
         known, position = resumed(engine, stretch.before, out)
         first = engine.frames
-        if stretch.begin and position is None:  # the part before it was all of the file after all
+        if stretch.begin and position is None:  # the previous part turned out to be the whole file
             reads.append(FileRead(stretch.files[0].path, 0, first + 1, 0, None, stretch.until is not None))
         else:
             for file in stretch.files:
@@ -155,9 +155,9 @@ def read_stretch(stretch: Stretch, out: Folder) -> StretchDone:
 
 
 def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Position | None]:
-    """What is known after the stretch of that key, and where in its last file that ended; "" is before all of them.
+    """The state after the stretch of that key, and the position in its last file; "" is before the first stretch.
 
-    The engine, a new one, is where it was then.
+    Brings the new engine into that state.
     """
     if not key:
         return CaptureSoFar([]), None
@@ -176,7 +176,7 @@ def resumed(engine: Engine, key: str, out: Folder) -> tuple[CaptureSoFar, Positi
 def _read(
     file: File, known: CaptureSoFar, engine: Engine, part: Part
 ) -> tuple[CaptureSoFar, FileRead, Position | None]:
-    """Read one file, or a part of it; one that cannot be read costs only itself, as a rotated one does."""
+    """Read one file, or a part of it; an unreadable file is only left out, like a rotated one."""
     before, trouble, reached = engine.frames, len(known.trouble), None
     window = min(WINDOW_BYTES, (part.until or WINDOW_BYTES) - (part.begin.at if part.begin else 0))
     try:

@@ -19,7 +19,7 @@ from nagle_lab.host.children import end_with_parent
 
 @dataclass
 class Workers:
-    """``make`` makes an executor, and another one where that broke; ``count`` stretches are read at once."""
+    """``make`` makes an executor, and a new one if that broke; ``count`` stretches are read at once."""
 
     make: Callable[[], Executor]
     count: int
@@ -28,7 +28,7 @@ class Workers:
 def workers_of(on: str | None, count: int | None) -> Workers:
     """The workers that ``--on`` names; None: processes here, one for each processor.
 
-    Raises NagleLabError where there is no such executor, or the scheduler does not answer.
+    Raises NagleLabError if there is no such executor, or the scheduler does not answer.
     """
     if on is None:
         here = count or _processors()
@@ -58,7 +58,7 @@ def _processes(count: int) -> Executor:
 
 
 def _set_up_worker() -> None:
-    """Set up a worker process: it ignores the terminal's signals, and ends when the process that started it does."""
+    """Set up a worker process: it ignores the terminal's signals, and ends with the process that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         end_with_parent()
@@ -79,7 +79,7 @@ def _dask(on: str, count: int | None) -> Workers:
 
 
 class _Closing(Executor):
-    """Dask's executor, which with its shutdown leaves the cluster alone and closes the client."""
+    """Dask's executor, whose shutdown leaves the cluster alone and closes the client."""
 
     def __init__(self, client: Any) -> None:
         self._client, self._executor = client, client.get_executor(pure=False)
@@ -89,7 +89,7 @@ class _Closing(Executor):
         return self._executor.submit(*arguments, **named)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - Dask always does
-        """Let go of what is not done, and close the client."""
+        """Drop what is not done, and close the client."""
         with suppress(Exception):  # the cluster may have gone
             self._executor.shutdown(wait=wait)
             self._client.close()
