@@ -1,1 +1,1 @@
-"""What runs on this host now: its TCP sockets, who has them, and TCP_NODELAY changed while they live. Linux only."""
+"""This host now: its TCP sockets, their processes, and TCP_NODELAY changed while they are open. Linux only."""

@@ -1,1 +1,1 @@
-"""The TCP sockets of this host: who has them, their options, and TCP_NODELAY changed while they live."""
+"""The TCP sockets of this host: their processes, their options, and TCP_NODELAY changed while they are open."""

@@ -19,15 +19,15 @@ class HostSocket(msgspec.Struct, frozen=True):
 
     listed: ListedSocket
     namespace: int  # inode of its network namespace
-    processes: list[Process]  # that have it; several share it
+    processes: list[Process]  # the processes that have it; several may share it
     holders: list[tuple[int, int]]  # process and file descriptor of each
-    container: str  # name, or id where no engine tells the name; empty: none
+    container: str  # name, or id if no engine knows the name; empty: none
     options: Options | None  # None: they may not be read, or no process has it
     waits: Waits | None
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """All there are, those that hold data first; and what this user may not see, one thing each."""
+    """All sockets, those that hold data first; and lines about what this user may not see."""
 
     sockets: list[HostSocket]
     missing: list[str]
@@ -36,7 +36,7 @@ class Inventory(msgspec.Struct, frozen=True):
 def inventory(only: Collection[int] | None = None, port: int | None = None) -> Inventory:
     """The sockets of some processes, those with a port at either end, or all.
 
-    Raises NagleLabError where a process that is named alone cannot be inspected.
+    Raises NagleLabError if processes were named and none can be inspected.
     """
     table = processes(only)
     of = {one.pid: one.namespace for one in table.processes.values()}
@@ -45,7 +45,7 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
         _require_visible(table, looked)
     found, refused = _read(table, looked, port, only_owned=only is not None)
     nameless = sum(1 for one in found if one.listed.inode and not one.processes)
-    if only is not None:  # what a process has that was named and may not be looked into is not found at all
+    if only is not None:  # the sockets of a named process that may not be inspected are not found at all
         nameless += len(table.unreadable)
     last = refused[-1] if refused else None
     things = missing(table.unreadable, nameless, len(refused), len(looked.refused), last)
@@ -53,7 +53,7 @@ def inventory(only: Collection[int] | None = None, port: int | None = None) -> I
 
 
 def _require_visible(table: SocketTable, looked: Namespaces) -> None:
-    """Raises NagleLabError where nothing at all of some processes may be seen."""
+    """Raises NagleLabError if nothing of the named processes may be seen."""
     if table.unreadable and not table.processes:
         raise NagleLabError(f"process {table.unreadable[0]} cannot be inspected ({needs(CAP_SYS_PTRACE)}){AS_ROOT}")
     if looked.refused and not looked.sockets:
@@ -64,7 +64,7 @@ def _require_visible(table: SocketTable, looked: Namespaces) -> None:
 def _read(
     table: SocketTable, looked: Namespaces, port: int | None, *, only_owned: bool
 ) -> tuple[list[HostSocket], list[OSError]]:
-    """The sockets with ``port`` at one of their ends, or all; and for each whose options may not be read, why."""
+    """The sockets with ``port`` at one of their ends, or all; and why, if the options of one may not be read."""
     has_containers = any(process.container for process in table.processes.values())
     names = container_names() if has_containers else {}
     found, refused = list[HostSocket](), list[OSError]()

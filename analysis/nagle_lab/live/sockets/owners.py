@@ -1,4 +1,4 @@
-"""The TCP sockets of every network namespace, and which process has a connection, by its two ends as in packets."""
+"""The TCP sockets of every network namespace, and the process of each connection, by its two ends as in packets."""
 
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -19,7 +19,7 @@ class Namespaces(msgspec.Struct, frozen=True):
     """Sockets by network namespace (its inode)."""
 
     sockets: dict[int, list[ListedSocket]]
-    refused: list[int]  # those that may not be looked into
+    refused: list[int]  # namespaces that may not be examined
 
 
 def namespaces(
@@ -50,8 +50,8 @@ class Owners(msgspec.Struct, frozen=True):
     Attributes
     ----------
     by_ends : local and remote end → the process; listening sockets are under their local end and ("", 0)
-    held_elsewhere : processes in which Nagle's algorithm holds data at this moment on the loopback of a network
-        namespace that is not this one, so that nothing of it passes here
+    held_elsewhere : processes in which Nagle's algorithm holds data at this moment on the loopback of another network
+    namespace, whose packets cannot be seen here
     """
 
     by_ends: dict[tuple[SocketAddress, SocketAddress], Process]
@@ -59,12 +59,12 @@ class Owners(msgspec.Struct, frozen=True):
 
 
 def owners(pid: int | None = None, most: int | None = None) -> Owners:
-    """The process of each connection, of those that this user may look into.
+    """The process of each connection, among the processes that this user may inspect.
 
-    Of the network namespace of process ``pid`` alone; without it, of all there are, this one's first, for on loopback
-    two namespaces may have the same ends. Of a socket that several processes have, the one with the lowest number.
-    A connection on this host has two entries, one for each end. Ends are (IP address, port); IPv4 mapped into IPv6 is
-    IPv4. Of ``most`` sockets of each namespace and family.
+    Only for the network namespace of process ``pid``; without it for all namespaces, and this one has precedence,
+    because on loopback two namespaces may have the same ends. If several processes have a socket, the one with the
+    lowest number counts. A connection on this host has two entries, one for each end. Ends are (IP address, port);
+    IPv4 mapped into IPv6 is IPv4. At most ``most`` sockets of each namespace and family are read.
     """
     here, only = namespace_of("self"), None if pid is None else {namespace_of(pid)}
     of = {number: namespace_of(number) for number in every_pid()}

@@ -28,27 +28,27 @@ class Process(msgspec.Struct, frozen=True):
     pid: int
     name: str
     uid: int
-    namespace: int | None  # inode of its network namespace; None: it may not be known
+    namespace: int | None  # inode of its network namespace; None: no right to read it
     container: str = ""  # its id, or LXC's name; empty: none
 
 
 class SocketTable(msgspec.Struct, frozen=True):
-    """Which processes have which socket open."""
+    """Which processes have which sockets open."""
 
     processes: dict[int, Process]
-    # inode → process and file descriptor; several where it is shared, those that began first in front
+    # inode → process and file descriptor; if several share it, those that began first come first
     holders: dict[int, list[tuple[int, int]]]
     unreadable: list[int]  # processes whose descriptors may not be read
 
     def of(self, inode: int) -> list[Process]:
-        """The processes that have a socket, those that began first in front."""
+        """The processes that have a socket, those that began first come first."""
         return [self.processes[pid] for pid in dict.fromkeys(pid for pid, _ in self.holders.get(inode, ()))]
 
 
 def processes(only: Iterable[int] | None = None, wanted: Container[int] | None = None) -> SocketTable:
-    """The processes, all or ``only`` some, that this user may look into; one that ends meanwhile is left out.
+    """The processes, all or ``only`` some, that this user may inspect; one that ends meanwhile is left out.
 
-    With the inodes ``wanted``, those that have one of these sockets, and only these.
+    With the inodes ``wanted``, only processes that have one of these sockets, and only these sockets.
     """
     every = sorted(every_pid() if only is None else only)
     table = SocketTable({}, defaultdict(list), [])
@@ -69,7 +69,7 @@ def processes(only: Iterable[int] | None = None, wanted: Container[int] | None =
 
 
 def _put_first_ones_in_front(table: SocketTable) -> None:
-    """Sort the processes that share a socket by when they began: PIDs begin anew at the largest."""
+    """Sort the processes that share a socket by the time they began, because PIDs wrap."""
     began: dict[int, float] = {}
     for holders in table.holders.values():
         sharing = {pid for pid, _ in holders}
@@ -82,7 +82,7 @@ def _put_first_ones_in_front(table: SocketTable) -> None:
 
 
 def every_pid() -> list[int]:
-    """The PIDs of all processes there are."""
+    """The PIDs of all processes."""
     with os.scandir("/proc") as entries:
         return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
@@ -115,7 +115,7 @@ def _process(pid: int) -> Process | None:
 
 
 def process_name(pid: int) -> str:
-    """The name of a process; empty where it has ended."""
+    """The name of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     except OSError:
@@ -123,7 +123,7 @@ def process_name(pid: int) -> str:
 
 
 def started_at(pid: int) -> int | None:
-    """When it began, in ticks since the machine did; None where it has ended."""
+    """When it began, in ticks since boot; None if it has ended."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -132,14 +132,14 @@ def started_at(pid: int) -> int | None:
 
 
 def container_of(cgroup: str) -> str:
-    """The container's id from /proc/PID/cgroup, its first digits; empty where there is none."""
+    """The first digits of the container's id from /proc/PID/cgroup; empty if there is none."""
     if ids := _ID.findall(cgroup):
         return str(ids[-1])[:_SHORT]
     return str(found[1]) if (found := _LXC.search(cgroup)) else ""
 
 
 def with_children(pid: int) -> set[int]:
-    """A process and all that descend from it. Raises NagleLabError."""
+    """A process and all its descendants. Raises NagleLabError."""
     if not Path(f"/proc/{pid}").is_dir():
         raise NagleLabError(f"there is no process {pid}: nagle-lab sockets lists those that have sockets")
     return {pid, *descendants(pid)}
@@ -148,7 +148,7 @@ def with_children(pid: int) -> set[int]:
 def of_container(name: str) -> set[int]:
     """The processes of a container that have sockets, by its name, or by the first digits of its id.
 
-    Raises NagleLabError where there is none.
+    Raises NagleLabError if there are none.
     """
     names = container_names()
     ids = {id_ for id_, each in names.items() if each == name} or {name}
@@ -163,5 +163,5 @@ def of_container(name: str) -> set[int]:
 
 
 def _same(container: str, id_: str) -> bool:
-    """Whether one id is the beginning of the other."""
+    """Whether one id is a prefix of the other."""
     return bool(container) and (id_.startswith(container) or container.startswith(id_))

@@ -1,4 +1,4 @@
-"""What a user may not see of other users' processes, and which right it takes. capabilities(7), ptrace(2)."""
+"""What a user may not see of other users' processes, and the right that this takes. capabilities(7), ptrace(2)."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ def needs(capability: int, error: OSError | None = None) -> str:
 def missing(
     processes: Sequence[int], nameless: int, options: int, namespaces: int, error: OSError | None
 ) -> list[str]:  # fmt: skip
-    """What is not shown, one thing each: of processes that may not be looked into, options, network namespaces.
+    """A line for each thing that is not shown: processes that may not be inspected, options, network namespaces.
 
     ``nameless`` sockets are listed without their process. Some processes are hidden even from root: they are
     mentioned only if a socket lacks its process.
@@ -40,7 +40,7 @@ def missing(
 
 
 def _processes(pids: Sequence[int]) -> str:
-    """How many; which ones, where they are few."""
+    """How many processes; if they are few, which."""
     return f"process {' and '.join(map(str, pids))}" if len(pids) <= _FEW else f"{len(pids):,} processes"
 
 

@@ -1,4 +1,4 @@
-"""TCP_NODELAY set on the living sockets of a program, and taken back. Nothing is restarted, nothing is stopped."""
+"""TCP_NODELAY set on a program's open sockets, and taken back. Nothing is restarted or stopped."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -21,21 +21,21 @@ _OPEN = ("ESTABLISHED", "CLOSE-WAIT", LISTEN)  # the states in which a program m
 class TargetProgram(msgspec.Struct, frozen=True):
     """The program whose sockets are to be changed."""
 
-    name: str  # as screens say it
-    started: dict[int, int]  # each of its processes, and when it began: a number may be used again
+    name: str  # in the screen's words
+    started: dict[int, int]  # each of its processes, and when it began, because a PID may be reused
     port: int | None  # at either end
-    options: str  # that name it on the command line
+    options: str  # the options that name it on the command line
 
 
 class UndoPlan(msgspec.Struct, frozen=True):
-    """What is done when the change is taken back."""
+    """What taking the change back does."""
 
     back: list[HostSocket]  # sockets that lose TCP_NODELAY again
-    kept: list[HostSocket]  # accepted meanwhile, and left as they are
+    kept: list[HostSocket]  # sockets accepted meanwhile, left as they are
 
 
 def sockets(program: TargetProgram) -> list[HostSocket]:
-    """A program's sockets that may carry data, and its listeners. Raises NagleLabError where none can be reached."""
+    """A program's sockets that may carry data, and its listeners. Raises NagleLabError if none can be reached."""
     pids = living(program)
     namespace, found = namespace_of(pids[0]), inventory(pids, program.port)
     mine = [one for one in found.sockets if one.namespace == namespace and one.listed.state in _OPEN]
@@ -50,7 +50,9 @@ def sockets(program: TargetProgram) -> list[HostSocket]:
 
 
 def living(program: TargetProgram) -> list[int]:
-    """The living processes of a program; the first's network namespace counts. Raises NagleLabError if none live."""
+    """The living processes of a program, in the network namespace of the first. Raises NagleLabError if there are
+    none.
+    """
     if found := sorted(pid for pid, at in program.started.items() if started_at(pid) == at):
         return found
     raise NagleLabError(f"{program.name} has ended: start nagle-lab nodelay again for another process")
@@ -63,9 +65,10 @@ def those_without_nodelay(sockets: Iterable[HostSocket]) -> list[HostSocket]:
 
 
 def turn_on(program: TargetProgram, sockets: Iterable[HostSocket], to_set: Sequence[HostSocket]) -> list[HostSocket]:
-    """Set the option on sockets of a program; returns those still there. Raises NagleLabError: then none is set.
+    """Set the option on sockets of a program; returns those that still exist. If it raises NagleLabError, none is
+    set.
 
-    What they had is written down first.
+    Their earlier settings are written down first.
     """
     wanted = {_key(one) for one in to_set}
     with changes() as known:
@@ -79,7 +82,7 @@ def turn_on(program: TargetProgram, sockets: Iterable[HostSocket], to_set: Seque
 
 
 def _entry(socket: HostSocket, had: bool, sockets: Iterable[HostSocket]) -> Entry:
-    """A socket as it is; of a listener also whether its connections are without the option."""
+    """A socket as it is; for a listener also whether its connections are without the option."""
     if socket.listed.state != LISTEN:
         return Entry(*_key(socket), had)
     port = socket.listed.local[1]
@@ -95,7 +98,7 @@ def to_take_back(program: TargetProgram, sockets: Iterable[HostSocket]) -> UndoP
 
 
 def turn_back(program: TargetProgram, sockets: Sequence[HostSocket]) -> UndoPlan:
-    """Take the change back, and forget that it was made. Raises NagleLabError."""
+    """Take the change back, and remove it from the log. Raises NagleLabError."""
     with changes() as known:
         entries = _living(known, program)
         plan = _plan(entries, sockets)
@@ -106,10 +109,10 @@ def turn_back(program: TargetProgram, sockets: Sequence[HostSocket]) -> UndoPlan
 
 
 def _plan(entries: dict[tuple[int, int], Entry], sockets: Iterable[HostSocket]) -> UndoPlan:
-    """A connection accepted meanwhile has TCP_NODELAY from its listener, or by the program's own will.
+    """A connection accepted meanwhile has TCP_NODELAY from its listener, or because the program set it.
 
-    It is from the listener where of the connections that were there before, one at least, none had it; else the
-    connection keeps it.
+    It counts as the listener's if there were earlier connections and none had it; otherwise the connection keeps the
+    option.
     """
     ours, plan = _listeners_of_ours(entries), UndoPlan([], [])
     for one in sockets:
@@ -126,7 +129,7 @@ def _key(socket: HostSocket) -> tuple[int, int]:
 
 
 def _living(known: Changes, program: TargetProgram) -> dict[tuple[int, int], Entry]:
-    """The entries, without namespaces that have ended, and without sockets that the program has closed since."""
+    """The entries without namespaces that have ended and sockets that the program has closed since."""
     first, there = living(program)[0], {namespace_of(pid) for pid in every_pid()}
     namespace, cookies = namespace_of(first), {one.cookie for one in inside(first, tcp_sockets)}
     return {
@@ -142,13 +145,13 @@ def _listeners_of_ours(entries: dict[tuple[int, int], Entry]) -> dict[tuple[int,
 
 
 def _inherited_from(socket: HostSocket, ours: dict[tuple[int, int], Entry]) -> Entry | None:
-    """The changed listener that a connection may have TCP_NODELAY from."""
+    """The changed listener from which a connection may have TCP_NODELAY."""
     has = socket.options is not None and socket.options.nodelay and socket.listed.state != LISTEN
     return ours.get((socket.namespace, socket.listed.local[1])) if has else None
 
 
 def _set(sockets: Iterable[HostSocket], value: bool) -> list[HostSocket]:
-    """Set or clear the option; those that are not gone. Raises NagleLabError."""
+    """Set or clear the option; returns the sockets that still exist. Raises NagleLabError."""
     done = []
     with Borrower() as borrower:
         for one in sockets:

@@ -1,4 +1,4 @@
-"""The options of a living socket of another process, and whether data waits in it.
+"""The options of another process's open socket, and whether data waits in it.
 
 Its descriptor is duplicated into ours by pidfd_getfd(2), and nothing is stopped or restarted. Linux 5.6 or newer, and
 the right to trace the process (ptrace(2), Ptrace access mode checking): its user without Yama's restriction, or
@@ -25,7 +25,7 @@ _SO_COOKIE = 57
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What decides whether small segments leave at once, and ACKs."""
+    """The options that decide whether small segments and ACKs leave at once."""
 
     nodelay: bool
     cork: bool
@@ -33,11 +33,11 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class GoneError(Exception):
-    """The process or its descriptor is not there any more."""
+    """The process or its descriptor no longer exists."""
 
 
 class Borrower(ExitStack):
-    """Duplicates descriptors of processes; keeps a pidfd of each, so that a number used again is not mistaken."""
+    """Duplicates descriptors of processes; keeps a pidfd of each, so that a reused PID is not mistaken for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,10 +46,11 @@ class Borrower(ExitStack):
         self._syscall.restype = ctypes.c_long
 
     def borrow(self, holders: Sequence[tuple[int, int]], inode: int) -> socket.socket:
-        """A copy of a socket, to be closed, from the first of its holders (process, descriptor) that still has it.
+        """A copy of a socket, which the caller closes, from the first of its holders (process, descriptor) that still
+        has it.
 
-        Its family is not looked at, for it is the same for all that is done with a copy here. Raises PermissionError
-        where that may not be, OSError (ENOSYS) where the kernel is too old, GoneError.
+        The socket's family does not matter for what is done with a copy here. Raises PermissionError without the
+        right, OSError (ENOSYS) if the kernel is too old, and GoneError.
         """
         for pid, fd in holders:
             copy = self._duplicate(pid, fd)
@@ -91,15 +92,15 @@ def cookie(borrowed: socket.socket) -> int:
 class Waits(StrEnum):
     """Why a small segment waits in a socket at this moment."""
 
-    HELD = "held now"  # by Nagle's algorithm: a small one is on its way and not acknowledged
-    MAYBE_HELD = "held?"  # the same, but whether TCP_NODELAY is off may not be read
+    HELD = "held now"  # by Nagle's algorithm, behind a small segment that is not acknowledged
+    MAYBE_HELD = "held?"  # the same, but there is no right to read TCP_NODELAY
     CORKED = "corked"  # TCP_CORK
 
 
 def waits(listed: ListedSocket, options: Options | None) -> Waits | None:
-    """Whether less than a segment waits in it, and why, as Linux decides it (ListedSocket.held).
+    """Why less than a full segment waits in it, if it does, as Linux decides it (ListedSocket.held).
 
-    Where the congestion window or the other end's window is full, that is why it waits.
+    If the congestion window or the other end's window is full, data waits for that, and is not held.
     """
     info = listed.info
     is_small_waiting = info is not None and 0 < info.unsent < info.mss

@@ -1,7 +1,7 @@
-"""Which sockets had TCP_NODELAY set by us: written down before it is done, so that it can be undone later.
+"""The sockets on which we set TCP_NODELAY: written down before the change, so that it can be undone later.
 
-A file of this boot, for sockets end with it: /run/nagle-lab/nodelay.json of root, else below XDG_RUNTIME_DIR or the
-folder for temporary files.
+The file lasts until the next boot, as sockets do: /run/nagle-lab/nodelay.json for root, otherwise below
+XDG_RUNTIME_DIR or the folder for temporary files.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True):
     cookie: int
     had: bool  # TCP_NODELAY was set before
     listens_on: int = 0  # its port; 0: it is a connection
-    passes_on: bool = False  # what it had accepted before had no TCP_NODELAY: what it accepts now has it from us
+    passes_on: bool = False  # connections it accepted before had no TCP_NODELAY, so later ones have it from us
 
 
 class Changes(msgspec.Struct):
@@ -48,9 +48,9 @@ def folder() -> Path:
 
 @contextmanager
 def changes(where: Path | None = None) -> Iterator[Changes]:
-    """The list, to be changed within the block; it is written when that ends, and no other command has it meanwhile.
+    """The list, to be changed within the block; it is locked meanwhile, and written at the end.
 
-    Raises NagleLabError where it cannot be written.
+    Raises NagleLabError if it cannot be written.
     """
     where = where or folder()
     try:

@@ -18,13 +18,13 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class Finding(msgspec.Struct, frozen=True, tag="finding", tag_field="event"):
-    """A program's connections stall: as judged live, in the window of the last packets."""
+    """A program whose connections stall, as judged live in the window of the last packets."""
 
     schema: Literal["nagle-lab-watch/1"]
     time: str  # UTC, ISO 8601
     state: Literal["begins", "goes_on", "ended"]
     server: str  # address and port
-    process: str  # at the server, with its container; "" where it is not on this host, or not known
+    process: str  # at the server, with its container; "" if it is not on this host, or not known
     peer: str  # process and address of the clients
     held_by: list[str]  # roles
     sure: Literal["certain", "likely", ""]
@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True, tag="finding", tag_field="event"):
 
 
 class Report(msgspec.Struct, frozen=True, tag="report", tag_field="event"):
-    """What all packets showed in the end: what `analyze` would say of them."""
+    """The verdict on all packets at the end, as `analyze` would give it."""
 
     schema: Literal["nagle-lab-watch/1"]
     time: str
@@ -89,22 +89,22 @@ class _OngoingFinding(StallSum):
 
 
 class LiveFindings:
-    """Counts stalls through successive views, each once, and tells when a finding begins, goes on and ends.
+    """Counts each stall once through successive views, and reports when a finding begins, continues and ends.
 
     Attributes
     ----------
     stalls, lost_ms : since the beginning; each stall counts once, when it is first proved in a window
-    new : those that no view before the last one showed, by connection and the role of the end that held
+    new : stalls that only the last view shows, by connection and role of the end that held
     """
 
     def __init__(self) -> None:
         self.stalls, self.lost_ms = 0, 0.0
         self.new: dict[tuple[int, Role], StallSum] = {}
-        self._counted: set[int] = set()  # frames of releases that may come again
+        self._counted: set[int] = set()  # frames of releases that may appear again
         self._ongoing: dict[tuple[str, str, str], _OngoingFinding] = {}
 
     def take(self, view: View) -> list[Finding]:
-        """Count what is new in a view; what there is to say of it."""
+        """Count what is new in a view; returns the findings to report."""
         self._count(view)
         said, present = [], set()
         new: dict[tuple[str, str, str], StallSum] = {}  # by key of the row
@@ -118,7 +118,7 @@ class LiveFindings:
             going = (
                 self._ongoing.pop(row.key, None) or self._ongoing.pop((row.server, "", ""), None) or _OngoingFinding()
             )
-            self._ongoing[row.key] = going  # its processes may have become known since
+            self._ongoing[row.key] = going  # its processes may have become known meanwhile
             going.add(more.stalls, more.lost_ms)
             if not going.reported_at or time.monotonic() - going.reported_at >= AGAIN_S:
                 said.append(_finding(row, view, going, "goes_on" if going.reported_at else "begins"))

@@ -1,4 +1,4 @@
-"""What a live view counts, for Prometheus: stalls, time lost, exchanges, by process, port and role."""
+"""The counts of a live view for Prometheus: stalls, time lost, exchanges, by process, port and role."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.view import View
 from nagle_lab.packet.segment import split_end
 
-MOST_LABELS = 200  # sets of them; whatever comes later is counted together
+MOST_LABELS = 200  # sets of labels; later ones are counted together
 OTHER = ("other", "0", "")
 Labels = tuple[str, str, str]
 _LABELS = ("process", "port", "role")
 
 
 class Metrics:
-    """Serves them at an address, ``HOST:PORT``, until it is closed; a stall and an exchange count once.
+    """Serves the metrics at an address, ``HOST:PORT``, until it is closed; stalls and exchanges count once.
 
-    ``process`` has the container's name in front, and is empty where the end is not on this host; ``role`` is that of
-    the process. A stall counts at the end that held, an exchange at both its ends. Raises NagleLabError where the
-    client library is missing, or the address cannot be had.
+    ``process`` begins with the container's name, and is empty if the end is not on this host; ``role`` is that of the
+    process. A stall counts at the end that held, an exchange at both ends. Raises NagleLabError if the client library
+    is missing, or the address cannot be used.
     """
 
     def __init__(self, address: str) -> None:
@@ -42,7 +42,7 @@ class Metrics:
         self._packets = counter("packets", "TCP packets recorded", ())
         self._dropped = counter("dropped_packets", "Packets that were lost while recording", ())
         self._known: set[Labels] = set()
-        self._counted_to = 0.0  # when the last of the exchanges counted was asked, in seconds since 1970
+        self._counted_to = 0.0  # request time of the latest exchange counted, in seconds since 1970
         try:
             self._server, self._thread = start_http_server(port, host, registry=registry)
         except OSError as error:
@@ -57,7 +57,7 @@ class Metrics:
     def take(
         self, view: View, new: Mapping[tuple[int, Role], StallSum], names: ProgramNames, settled_s: float
     ) -> None:
-        """Count what is new in a view; of the exchanges, those that were asked so long before its end."""
+        """Count what is new in a view; of the exchanges only those whose request is old enough at its end."""
         for (number, role), one in new.items():
             connection = view.result.connections[number]
             process, client = names.of(connection)
@@ -84,7 +84,7 @@ class Metrics:
         return labels
 
     def _new_exchanges(self, view: View, settled_s: float) -> Counter[int]:
-        """By connection, those asked since the ones counted last that have had their time to be answered."""
+        """By connection, exchanges not counted yet that have had enough time for their answer."""
         found: Counter[int] = Counter()
         source, exchanges = view.result.source, view.result.exchanges
         if source.first_ns is None or exchanges is None:

@@ -1,4 +1,4 @@
-"""A diagnosis for weeks: an analysis is ended before it grows too large, its sums are kept, and a new one begins."""
+"""A diagnosis for weeks: an analysis ends before it grows too large, its sums are kept, and a new one begins."""
 
 import time
 from collections import deque
@@ -12,14 +12,14 @@ from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, MOST_UNRESOLVED
 
 LONGEST_S = 3600.0
 MOST_CONNECTIONS = 100_000
-MOST_ROWS = 4_000_000  # of the tables of an analysis
-ENOUGH_ANSWERS = kernel_answers.MOST * 3 // 4  # answers of the kernel; one window more has room
+MOST_ROWS = 4_000_000  # in the tables of an analysis
+ENOUGH_ANSWERS = kernel_answers.MOST * 3 // 4  # answers of the kernel; leaves room for one more window
 LISTED = 200  # periods; of earlier ones only the sums are kept
 
 
 @dataclass(frozen=True)
 class Period:
-    """What is kept of a period that is over."""
+    """What is kept of an ended period."""
 
     began: str  # UTC, of its first packet
     verdict: Verdict
@@ -30,15 +30,15 @@ class Period:
 
 @dataclass
 class PeriodSums:
-    """The sums of all periods that are over.
+    """The sums of all ended periods.
 
     Attributes
     ----------
     listed : the latest ones
-    worst : the result of the one that lost most time to stalls; of none, the latest
-    verdicts : how many periods have each
-    reasons : of the latest period with each, why
-    unjudged : exchanges of those that are INCONCLUSIVE
+    worst : the result of the period that lost most time to stalls; without stalls, of the latest period
+    verdicts : how many periods have each verdict
+    reasons : for each verdict the reason of the latest period with it
+    unjudged : exchanges of INCONCLUSIVE periods
     """
 
     listed: deque[Period] = field(default_factory=lambda: deque(maxlen=LISTED))
@@ -53,7 +53,7 @@ class PeriodSums:
     lost_ms: float = 0.0
 
     def add(self, result: Result) -> None:
-        """Count a period that is over."""
+        """Count an ended period."""
         source, s = result.source, result.summary
         if not source.tcp_packets and self.periods:
             return  # nothing happened
@@ -77,7 +77,7 @@ class PeriodSums:
         return sum(self.verdicts.values())
 
     def verdict(self) -> tuple[Verdict, str]:
-        """The verdict on all periods, CLEAN only if nearly all exchanges were judged; of a single one its own."""
+        """The verdict on all periods, CLEAN only if nearly all exchanges were judged; of a single period its own."""
         count, of = self.verdicts, f"of {self.periods} periods"
         if self.periods == 1 and self.worst:
             return self.worst.verdict, self.worst.reason
@@ -102,7 +102,7 @@ class PeriodSums:
 
 
 class Periods:
-    """Ends the period of an analysis when it is time."""
+    """Ends the periods of an analysis when they are due."""
 
     def __init__(self, seconds: float = LONGEST_S) -> None:
         self.sums = PeriodSums()
@@ -110,7 +110,9 @@ class Periods:
         self._began = time.monotonic()
 
     def end_if_due(self, analysis: Analysis) -> bool:
-        """End the period if it has grown too large or too long; whether that was so. Call it between two windows."""
+        """End the period if it has grown too large or too long; returns whether it ended. Call it between two
+        windows.
+        """
         is_large = (
             analysis.rows > MOST_ROWS
             or analysis.connections > MOST_CONNECTIONS

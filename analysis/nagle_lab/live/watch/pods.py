@@ -1,7 +1,7 @@
 """A Kubernetes pod, recorded by tcpdump in an ephemeral container beside its own, through kubectl.
 
-What kubectl is asked to do is what docs/watch.md says to type. An ephemeral container cannot be removed: it stays
-with its pod, and does nothing once its ``sleep`` is over.
+It runs the kubectl commands that docs/watch.md shows. An ephemeral container cannot be removed: it stays with its
+pod, and does nothing after its ``sleep`` ends.
 """
 
 import json
@@ -22,16 +22,16 @@ RIGHTS = {
         "capabilities": {"drop": ["ALL"], "add": ["NET_RAW"]},
     }
 }
-LONGEST_S = 24 * 3600  # that a container sleeps where no end is known
-STARTS_S = 60.0  # that one may take to start: its image may have to be fetched
+LONGEST_S = 24 * 3600  # the time a container sleeps if no end is known
+STARTS_S = 60.0  # the time it may take to start, as its image may have to be fetched
 _TCPDUMP = ("tcpdump", "-i", "any", "-s", "128", "-B", "16384", "-n", "-U", "-w", "-")
 
 
 @contextmanager
 def pod_stream(pod: str, image: str, ports: Sequence[int], seconds: float | None) -> Iterator[int]:
-    """A descriptor to read the packets of a pod from (pcap); ``pod`` may have its namespace before it, with a slash.
+    """A descriptor from which to read a pod's packets (pcap); ``pod`` may be NAMESPACE/POD.
 
-    Raises NagleLabError where kubectl is missing or refuses, or the container does not start.
+    Raises NagleLabError if kubectl is missing or refuses, or the container does not start.
     """
     namespace, _, name = pod.rpartition("/")
     kubectl = ["kubectl", *(["--namespace", namespace] if namespace else [])]

@@ -1,4 +1,4 @@
-"""Which program has which end of a connection, looked up now and then by a thread of its own."""
+"""Which program has which end of a connection, looked up at intervals in a separate thread."""
 
 import threading
 import time
@@ -18,9 +18,9 @@ from nagle_lab.host.namespace import namespace_of
 from nagle_lab.live.sockets.owners import owners
 from nagle_lab.live.sockets.processes import Process
 
-EVERY_S = 2.0  # and five times as long as a look took, at least
-MOST_SOCKETS = 50_000  # of each namespace and family, that are looked at: listening ones come first
-MOST = 2 * MOST_SOCKETS  # ends whose process is remembered, some after their connection has ended
+EVERY_S = 2.0  # and at least five times as long as a look took
+MOST_SOCKETS = 50_000  # read per namespace and family, listening ones first
+MOST = 2 * MOST_SOCKETS  # ends whose process is remembered, even after the connection has ended
 CONTAINERS_EVERY_S = 30.0
 HELD_AGAIN, MOST_UNSEEN = 2, 20
 _LISTENS: SocketAddress = ("", 0)
@@ -28,7 +28,7 @@ _ANY = ("0.0.0.0", "::")
 
 
 class ProgramName(NamedTuple):
-    """A process: its name, with that of its container and a slash before it, and its number."""
+    """A process: its name, preceded by that of its container and a slash, and its number."""
 
     name: str
     pid: int
@@ -41,19 +41,19 @@ class ProgramNames:
     """Names the ends of connections that are, or were, this host's; a context manager."""
 
     def __init__(self, pid: int | None = None, *, looks_elsewhere: bool = True) -> None:
-        self.pid = pid  # whose network namespace; None: all of this host
-        self._looks_elsewhere = looks_elsewhere  # also at what holds data where no packet is seen
+        self.pid = pid  # the process whose network namespace is watched; None: all of this host
+        self._looks_elsewhere = looks_elsewhere  # also for programs that hold data where no packet is seen
         self.unseen: list[str] = []  # which programs hold data where no packet is seen, a sentence each
-        self._held: Counter[str] = Counter()  # how often such a one did
+        self._held: Counter[str] = Counter()  # how often each of these held data
         self._found: OrderedDict[tuple[SocketAddress, SocketAddress], ProgramName] = OrderedDict()
         self._containers: dict[str, str] = {}
-        self._asked: set[str] = set()  # containers whose names were looked for: Docker does not know every one
+        self._asked: set[str] = set()  # containers whose names were looked up: Docker does not know all
         self._next_container_look = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="names", daemon=True)
 
     def refresh(self) -> None:
-        """Look the programs of both ends up now."""
+        """Look up the programs of both ends now."""
         found = owners(self.pid, MOST_SOCKETS)
         self._look_for_containers({process.container for process in found.by_ends.values()} - {""})
         if self._looks_elsewhere:
@@ -82,7 +82,9 @@ class ProgramNames:
                 )
 
     def _look_for_containers(self, ids: set[str]) -> None:
-        """Names of new ones at once, of all now and then; one that has ended keeps its name."""
+        """Look up names of new containers at once, and of all at intervals; a container that has ended keeps its
+        name.
+        """
         if ids <= self._asked and time.monotonic() < self._next_container_look:
             return
         self._next_container_look = time.monotonic() + CONTAINERS_EVERY_S
@@ -90,7 +92,7 @@ class ProgramNames:
         self._asked |= ids
 
     def __enter__(self) -> Self:
-        """Look now, and from then on in a thread of its own."""
+        """Look now, and from then on in a separate thread."""
         self.refresh()
         self._thread.start()
         return self
@@ -113,7 +115,7 @@ class ProgramNames:
         return server.name, client.name
 
     def processes(self, connections: Iterable[Connection]) -> list[EndProcess]:
-        """Those at their ends, as far as they are known; those with the most stalls first."""
+        """The known processes at the ends of connections, those with the most stalls first."""
         stalls: Counter[EndProcess] = Counter()
         often: Counter[EndProcess] = Counter()
         for connection in connections if self._found else ():
@@ -130,7 +132,7 @@ class ProgramNames:
         """The processes at its server and at its client; UNKNOWN where they are not known."""
         at_client, at_server = connection.sockets
         found = self._found.get
-        # Who has one connection at an address and port of a server has all of them; a client's port is used anew.
+        # The process of one connection at a server's address and port has all of them; a client's port is reused.
         there = found(at_server) or found((at_server[0], _LISTENS), UNKNOWN)
         return there, found(at_client, UNKNOWN)
 

@@ -1,4 +1,6 @@
-"""What is watched, recorded by a process of its own whose packets come through a pipe; what goes away is followed."""
+"""Recording of what is watched, by a separate process, whose packets come through a pipe; targets that go away are
+awaited.
+"""
 
 import fcntl
 import os
@@ -18,21 +20,21 @@ from nagle_lab.guard.recording.launchers import program
 from nagle_lab.guard.recording.record_running import way_to
 from nagle_lab.host.docker import container_of_service, docker_output
 
-AGAIN_S = 2.0  # between two looks for what has gone
-END_S = 5.0  # that a recorder has to end
+AGAIN_S = 2.0  # between two looks for a target that has gone
+END_S = 5.0  # time for a recorder to end
 _PIPE_BYTES = 1 << 20
 
 
 class Recording:
-    """A recorder and the pipe that it writes to. Raises NagleLabError where the target cannot be recorded.
+    """A recorder and the pipe to which it writes. Raises NagleLabError if the target cannot be recorded.
 
     When a container, a service or an interface goes away, it is looked for until it is back, and another recorder
-    goes on in the same pipe; a process that has ended ends the recording.
+    continues in the same pipe. When a process ends, the recording ends.
 
     Attributes
     ----------
-    fd : where the packets can be read: pcapng, a section for each recorder
-    pid : the process whose network namespace is recorded; None: this one's
+    fd : a descriptor to read the packets from: pcapng, one section per recorder
+    pid : the process whose network namespace is recorded; None: this network namespace
     """
 
     def __init__(self, target: Target) -> None:
@@ -42,7 +44,7 @@ class Recording:
         self._child: subprocess.Popen[bytes] | None = None
         self._next_check = 0.0
         self.fd, self._end = os.pipe()
-        with suppress(OSError):  # more than an ordinary user may have
+        with suppress(OSError):  # an ordinary user may not have such a large one
             fcntl.fcntl(self._end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:
             self._begin()
@@ -51,7 +53,7 @@ class Recording:
             raise
 
     def changes(self) -> str:
-        """Look after it, now and then; a sentence when something has changed, else nothing."""
+        """Check the target at intervals; returns a sentence when something has changed, otherwise nothing."""
         if self._end < 0 or time.monotonic() < self._next_check:
             return ""
         self._next_check = time.monotonic() + AGAIN_S
@@ -68,7 +70,7 @@ class Recording:
         return self._lost(why)
 
     def stop(self) -> None:
-        """Record no more: what is in the pipe can still be read, then it is at its end."""
+        """Stop recording: the rest of the pipe can still be read, up to its end."""
         if self._child:
             self._child.terminate()
         if self._end >= 0:

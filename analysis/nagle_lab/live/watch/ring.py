@@ -1,4 +1,4 @@
-"""The last packets, in memory of fixed size: what a live view is judged from, and the evidence behind a finding."""
+"""The last packets, in memory of fixed size: the basis of a live view, and the evidence behind a finding."""
 
 import os
 import tempfile
@@ -18,7 +18,7 @@ from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.writer import answer_block, interface_block, option, section_block
 
 ROOM = 64 << 20  # bytes of records
-PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are let go together
+PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are dropped together
 
 
 @dataclass
@@ -34,7 +34,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _PcapHead:
-    """What begins a pcap file of these records."""
+    """The beginning of a pcap file of these records."""
 
     framing: PcapFraming
 
@@ -47,7 +47,7 @@ class _PcapHead:
 
 @dataclass(frozen=True)
 class _Section:
-    """What begins a pcapng section of these blocks; interfaces may still be added to it."""
+    """The beginning of a pcapng section of these blocks; interfaces may still be added to it."""
 
     order: str
     interfaces: Sequence[Interface]
@@ -67,11 +67,11 @@ class _Section:
 
 
 class PacketRing:
-    """Keeps the last records of a capture, and forgets older ones: a ``RecordSink`` (diagnosis/record_tap.py).
+    """Keeps the last records of a capture, and drops older ones: a ``RecordSink`` (diagnosis/record_tap.py).
 
     Attributes
     ----------
-    frames : how many have come so far
+    frames : how many records have come so far
     size : bytes of the records that are kept
     """
 
@@ -96,7 +96,7 @@ class PacketRing:
         self._add(records, first, count, last if is_same and last else _Section(order, interfaces))
 
     def kernel_answers(self, answers: Sequence[KernelAnswer]) -> None:
-        """Keep what the kernel said with the last records, and as long."""
+        """Keep the kernel's answers together with the last records, and as long as these."""
         if self._pieces and isinstance(self._pieces[-1].head, _Section):
             piece, head = self._pieces[-1], self._pieces[-1].head
             blocks = b"".join(map(head.said, answers))

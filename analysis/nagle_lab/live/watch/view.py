@@ -1,4 +1,4 @@
-"""The last packets judged: what a live view shows of each program, by the ordinary analysis of a snapshot."""
+"""The last packets judged: what a live view shows for each program, by the ordinary analysis of a snapshot."""
 
 import time
 from array import array
@@ -22,11 +22,11 @@ from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
 from nagle_lab.live.watch.ring import Snapshot
 
-MOST_LOST = 0.001  # share of the packets; where more were lost, nothing is called clean
+MOST_LOST = 0.001  # share of the packets; if more were lost, nothing is called CLEAN
 _SERVER_FIRST: tuple[Role, Role] = ("server", "client")
-MOST_ROWS = 1_000  # with stalls, and as many without
-MOST_CONNECTIONS = 100_000  # of more, only the last ones are judged
-MOST_PIDS = 9  # of an end of a row
+MOST_ROWS = 1_000  # rows with stalls, and as many without
+MOST_CONNECTIONS = 100_000  # if there are more, only the last ones are judged
+MOST_PIDS = 9  # at each end of a row
 OTHERS = "other servers"
 
 
@@ -35,16 +35,16 @@ Sure = Literal["certain", "likely", ""]
 
 @dataclass
 class Row:
-    """One server and a kind of client, or one connection, in the window.
+    """One server and a group of clients, or one connection, in the window.
 
-    Times in ms; ``waits`` has one for each stall.
+    Times in ms; ``waits`` has one value per stall.
     """
 
     server: str  # its address and port
-    process: str  # at that end; empty where it is not on this host, or not known
-    client: str  # the process at the other end, where none is known at this one; likewise
-    where: str = ""  # address of the client, or how many there are
-    clients: str = ""  # the process of all clients that are on this host; empty where there are several
+    process: str  # at that end; empty if it is not on this host, or not known
+    client: str  # the process at the other end, if none is known at the server's; likewise
+    where: str = ""  # address of the client, or the number of clients
+    clients: str = ""  # the process of all clients that are on this host; empty if there are several
     connections: "array[int]" = field(default_factory=lambda: array("q"))  # their numbers
     packets: int = 0
     exchanges: int = 0
@@ -52,7 +52,7 @@ class Row:
     stalls: int = 0
     unresolved: int = 0
     lost_ms: float = 0.0
-    one_way: int = 0  # connections of which one end is seen
+    one_way: int = 0  # connections of which only one end is seen
     waits: list[float] = field(default_factory=list)
     held_by: set[str] = field(default_factory=set)
     verdict: Verdict = Verdict.INCONCLUSIVE
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is known by from window to window."""
+        """The key that identifies the row from window to window."""
         return (self.server, self.process, self.client)
 
     @property
@@ -111,7 +111,7 @@ class View:
     connections : the same, a row for each connection, but no more than MOST_ROWS
     row_of : the row in ``rows`` of each connection with stalls
     latest : the ladder of the latest stall
-    is_cut : there were too many connections, and only the last ones are in it
+    is_cut : there were too many connections, so only the last ones are in it
     took_s : how long judging took
     """
 
@@ -143,7 +143,7 @@ class View:
         return ladder_of([self.snapshot.path], self.result, stall)
 
     def frame(self, stall: Stall) -> int:
-        """The frame of its release in the whole stream."""
+        """The frame of a stall's release in the whole stream."""
         return self.snapshot.first + stall.release_frame - 1
 
 
@@ -155,10 +155,10 @@ def judge_snapshot(
     *,
     exchanges: bool = False,
 ) -> View | None:
-    """Judge a snapshot; None where there is no TCP packet in it.
+    """Judge a snapshot; None if it has no TCP packet.
 
     ``lost`` is how many packets were lost while it was recorded; connections that are not wanted are not shown;
-    ``exchanges`` tells whether the result lists each of them.
+    ``exchanges`` says whether the result lists each exchange.
     """
     began = time.monotonic()
     if not snapshot.path.stat().st_size:
@@ -176,21 +176,23 @@ def judge_snapshot(
 
 
 def _judge_last(path: Path, exchanges: bool) -> tuple[Result, bool]:
-    """The packets of a snapshot, or the last of them where they have too many connections; whether it was so."""
+    """Judge the packets of a snapshot, or only the last of them if they have too many connections; returns whether
+    that was so.
+    """
     analysis, before = Analysis(path, exchanges=exchanges, sha256=False), None
     for _ in analysis:
         if analysis.connections > MOST_CONNECTIONS:
             before = analysis.end_period()
     result = analysis.result()
     if before and result.source.packets < before.source.packets / 2:
-        result = before  # what came after it is too little to show
+        result = before  # what came afterwards is too little to show
     return result, before is not None
 
 
 class _Programs:
-    """A row for each server; of a server elsewhere, for each program here that uses it.
+    """A row for each server; for a server on another host, a row for each program here that uses it.
 
-    Where there are too many, one row has the rest.
+    If there are too many, one row has the rest.
 
     Attributes
     ----------
@@ -204,7 +206,7 @@ class _Programs:
         self._clients: dict[tuple[str, str, str], tuple[set[str], set[str]]] = {}  # addresses and processes
 
     def adding(self, connections: Iterable[Connection]) -> Iterator[Connection]:
-        """Count each of the connections as it goes by."""
+        """Count each of the connections while passing it on."""
         for connection in connections:
             self._add(connection)
             yield connection
@@ -234,7 +236,7 @@ class _Programs:
 
 
 def _single_rows(connections: Iterable[Connection], result: Result, names: ProgramNames) -> list[Row]:
-    """A row for each of the connections that lost most time, or were most in use; with the waits of their stalls."""
+    """A row for each connection that lost most time, or was most in use, with the waits of its stalls."""
     rows: dict[int, Row] = {}
     for connection in nlargest(MOST_ROWS, connections, lambda one: (one.lost_ms, one.exchanges, one.id)):
         ends = names.ends_of(connection)
@@ -246,7 +248,7 @@ def _single_rows(connections: Iterable[Connection], result: Result, names: Progr
 
 
 def _count_stalls(stalls: Iterable[Stall], rows: Mapping[int, Row]) -> Stall | None:
-    """Add waits, and who held, to the rows of the connections; the latest of these stalls."""
+    """Add waits, and who held, to the rows of the connections; returns the latest of these stalls."""
     latest = None
     for stall in stalls:
         if row := rows.get(stall.connection):
@@ -257,7 +259,7 @@ def _count_stalls(stalls: Iterable[Stall], rows: Mapping[int, Row]) -> Stall | N
 
 
 def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
-    """With their verdicts, those that lose most time first."""
+    """The rows with their verdicts, those that lose most time first."""
     grounds = set(result.summary.grounds)
     for row in rows:
         row.verdict, row.reason = _judge(row, result, lossy)
@@ -290,9 +292,9 @@ def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
 def write_packets(capture: Path, connections: Sequence[Connection], out: Path) -> int:
     """Write the packets of some connections of a capture to ``out``, a new file; returns how many.
 
-    What the kernel said of their data goes with them.
+    The kernel's answers about their data are written, too.
 
-    Raises OSError; FileExistsError where ``out`` is there.
+    Raises OSError; FileExistsError if ``out`` exists.
     """
     ends: set[EndPair] = {max(way, way[2:] + way[:2]) for one in connections for way in ways_of(one)}
     frames = {segment.frame for segment in segments(capture, ends=ends)}

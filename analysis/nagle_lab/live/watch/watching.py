@@ -1,4 +1,4 @@
-"""One stream of packets, watched: judged now and then in its last seconds, and as a whole in the end."""
+"""One stream of packets, watched: its last seconds are judged at intervals, and the whole stream at the end."""
 
 import ctypes
 import io
@@ -26,17 +26,17 @@ from nagle_lab.live.watch.ring import PacketRing
 from nagle_lab.live.watch.view import View, judge_snapshot
 
 EVERY_S = 2.0  # least time between two views
-REST = 4  # times as long as the last view took, at least, until the next one
-SETTLED_S = 5.0  # after its request, before an exchange is counted: by then it was answered, or will not be
-LAST_PACKETS_S = 2.0  # after Ctrl-C, that whoever writes the pipe has for them
+REST = 4  # the next view comes after at least so many times the time of the last one
+SETTLED_S = 5.0  # between its request and counting an exchange: by then it is answered, or never will be
+LAST_PACKETS_S = 2.0  # time after Ctrl-C for the writer of the pipe to send them
 
 
 class Spectator(ABC):
-    """What shows each view: a terminal, which also takes keys, or lines of text."""
+    """Shows each view: a terminal, which also takes keys, or lines of text."""
 
     @abstractmethod
     def show(self, view: View | None, said: list[Finding], watcher: "Watcher") -> None:
-        """The last seconds have been judged again; ``said`` is what is to be said of that."""
+        """Show a new view of the last seconds; ``said`` are the findings to report."""
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -59,8 +59,8 @@ class Watcher:
     Attributes
     ----------
     ring : the last packets
-    findings : what was found so far, as counted live
-    sums : what is final: of the periods that are over
+    findings : the findings so far, as counted live
+    sums : the final sums, those of the ended periods
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Watcher:
         self._name, self._spectator, self._names, self._only = name, spectator, names, only
         self._window_s, self._metrics = window_s, metrics
         self.findings = LiveFindings()
-        self._unseen = 0  # programs of which that was said
-        self._counted = (0, 0)  # packets and losses that the metrics have
+        self._unseen = 0  # programs already reported as such
+        self._counted = (0, 0)  # packets and losses already in the metrics
         self._until = None if seconds is None else time.monotonic() + seconds
-        self._stop_waiting_at: float | None = None  # when nothing more is waited for
+        self._stop_waiting_at: float | None = None  # when to stop waiting
         self._interrupted = False
         self._next_look = 0.0
         self._dropped: deque[tuple[float, int]] = deque()
@@ -86,7 +86,7 @@ class Watcher:
 
     @property
     def sums(self) -> PeriodSums:
-        """The sums of the periods that are over."""
+        """The sums of the ended periods."""
         return self._periods.sums
 
     @property
@@ -95,7 +95,7 @@ class Watcher:
         return self._analysis.dropped if self._analysis else 0
 
     def run(self) -> PeriodSums:
-        """Until the stream ends, or is ended. Raises NagleLabError where it is no capture."""
+        """Run until the stream ends, or is ended. Raises NagleLabError if it is not a capture."""
         with _signals(lambda *_: self.end()) as self._wake:
             self._selector = selectors.PollSelector()  # takes files, too
             self._selector.register(self._fd, selectors.EVENT_READ)
@@ -123,12 +123,14 @@ class Watcher:
         self._interrupted = True
         if self._recording:
             self._recording.stop()
-            self._stop_waiting_at = math.inf  # its pipe has an end, behind all that it recorded
+            self._stop_waiting_at = math.inf  # its pipe ends after everything that it recorded
         else:
             self._stop_waiting_at = time.monotonic() + LAST_PACKETS_S
 
     def _wait(self) -> bool:
-        """Until there is something to read, and see to all else meanwhile; False where nothing more is waited for."""
+        """Wait until there is something to read, and do all other work meanwhile; False if there is nothing more to
+        wait for.
+        """
         while True:
             self._do_what_is_due()
             now = time.monotonic()
@@ -186,13 +188,13 @@ class Watcher:
 
 
 def _give_back() -> None:
-    """Give memory that was freed back to the system: glibc keeps it in pieces, more and more with each view."""
+    """Give freed memory back to the system: glibc keeps it in pieces, more and more with each view."""
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Stream(io.FileIO):
-    """A pipe that is read when ``wait`` returns True, and is at its end when it returns False."""
+    """A pipe that is read when ``wait`` returns True, and ends when it returns False."""
 
     def __init__(self, fd: int, name: str, wait: Callable[[], bool]) -> None:
         super().__init__(fd, closefd=False)
@@ -205,7 +207,9 @@ class _Stream(io.FileIO):
 
 @contextmanager
 def _signals(handler: Callable[..., None]) -> Iterator[int]:
-    """Signals that end a program go to ``handler``, unless ignored; a descriptor tells of each, and of a new size."""
+    """Signals that end a program go to ``handler``, unless ignored; a descriptor reports each, and a change of the
+    terminal's size.
+    """
     wake, woken = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
