@@ -1,1 +1,1 @@
-"""What is run to learn from: a guarded command, releases, the museum; of the lab the matrix, sweeps, comparisons."""
+"""Experiments: a guarded command, releases, the museum; and with the lab the matrix, sweeps, comparisons."""

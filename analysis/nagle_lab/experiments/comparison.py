@@ -1,4 +1,4 @@
-"""Runs and captures side by side: their figures, what was gained over the first one, and what differs."""
+"""Runs and captures side by side: their figures, the gain over the first one, and what differs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,17 +18,17 @@ from nagle_lab.runs.run import Run
 from nagle_lab.runs.under_test import totals_of
 
 SCHEMA = "nagle-lab-compare/1"
-# Relative differences between two runs of one variant, which count as none: in what counts packets or follows the
-# delayed-ACK timer, and in what depends on how busy the machine is (24,000 to 41,000 requests/s).
+# Relative differences that two runs of one variant also show, and that count as none: in figures that count packets #
+# or follow the delayed-ACK timer, and in those that depend on how busy the machine is (24,000 to 41,000 requests/s).
 COUNTED, BUSY = 0.05, 0.3
 TIMES_FROM = 2.0  # ratios from here on are shown as "2.4×", smaller ones in percent
 _SAME, _ABOUT_THE_SAME = "the same", "about the same"
-MANY = 4  # link types, MSS and ports that are listed one by one
+MANY = 4  # most link types, MSS and ports that are listed one by one
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One figure that is compared; ``less`` and ``more`` are how a change reads, as in "3.2× fewer"."""
+    """One figure that is compared; ``less`` and ``more`` are the words for a change, as in "3.2× fewer"."""
 
     name: str  # in JSON
     words: str  # in tables
@@ -63,14 +63,14 @@ class Subject:
     is_run: bool
     verdict: str
     reason: str
-    as_expected: bool | None  # None: nothing is expected of a capture
+    as_expected: bool | None  # None: a capture has no expectation
     figures: dict[str, float | None]
     facts: dict[str, dict[str, str]]  # configuration and environment: section → name → value
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How one figure of a subject stands to the first one's; None where a ratio or difference has no meaning."""
+    """One figure of a subject compared with the first subject's; None if a ratio or difference has no meaning."""
 
     ratio: float | None  # subject / first
     difference: float | None  # subject − first, in the quantity's unit
@@ -79,13 +79,13 @@ class Gain:
 
     @property
     def notable(self) -> bool:
-        """Whether there is a change to speak of."""
+        """Whether there is a change worth mentioning."""
         return self.words not in ("", _SAME, _ABOUT_THE_SAME)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One fact that is not the same for all; None: that subject has no such thing."""
+    """One fact that is not the same for all; None: that subject does not have it."""
 
     section: str
     name: str
@@ -113,9 +113,10 @@ class Comparison:
 
 
 def compare(sources: Sequence[Run | Result], paths: Sequence[Path] = ()) -> Comparison:
-    """Hold judged runs and diagnosed captures against each other; NagleLabError for fewer than two.
+    """Compare judged runs and diagnosed captures with the first; NagleLabError for fewer than two.
 
-    ``paths`` are where they are: captures of the same file name are named by as much of them as tells them apart.
+    ``paths`` are their paths: captures with the same file name are named by as much of the path as distinguishes
+    them.
     """
     if len(sources) < 2:
         raise NagleLabError("compare needs two or more run folders or capture files")
@@ -128,7 +129,7 @@ def compare(sources: Sequence[Run | Result], paths: Sequence[Path] = ()) -> Comp
 
 
 def compared(subjects: Sequence[Subject]) -> Comparison:
-    """Hold subjects against the first of them."""
+    """Compare subjects with the first of them."""
     first = subjects[0]
     gains = [
         {q.name: gain(q, first.figures[q.name], each.figures[q.name]) for q in QUANTITIES} for each in subjects[1:]
@@ -140,7 +141,7 @@ def compared(subjects: Sequence[Subject]) -> Comparison:
 
 
 def gain(quantity: Quantity, first: float | None, value: float | None) -> Gain:
-    """How ``value`` stands to ``first``."""
+    """``value`` compared with ``first``."""
     if first is None or value is None:
         words = f"none (was {first:,.1f})" if first is not None and quantity.name.startswith("wait_") else ""
         return Gain(None, None, words)
@@ -162,7 +163,7 @@ def _change(quantity: Quantity, first: float, value: float) -> tuple[str, str]:
     if first == value:
         return _SAME, ""
     if not first or not value:
-        if quantity.unit:  # a time or rate is not zero, but less than the load tool shows
+        if quantity.unit:  # a time or rate is never zero, only less than the load tool shows
             return "", ""
         return f"{value:,.0f} (was {first:,.0f})", ""
     if abs(value - first) <= quantity.noise * first:
@@ -250,7 +251,7 @@ def _facts_of_run(run: Run) -> dict[str, dict[str, str]]:
 def _facts_of_capture(result: Result, connections: Sequence[Connection]) -> dict[str, str]:
     source, sizes, ports, near = result.source, set[int](), set[int](), result.summary.captured_near
     if len(connections) < len(result.connections):
-        near = None  # it is said of all
+        near = None  # then it applies to all
     for connection in connections:
         sizes.add(connection.full_segment_bytes)
         ports.add(connection.server.port)

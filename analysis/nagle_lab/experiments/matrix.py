@@ -1,4 +1,6 @@
-"""The matrix: every scenario × variant, run one after the other, what came out, and published figures beside it."""
+"""The matrix: every scenario × variant, run one after the other, the outcomes, and published figures for
+comparison.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -39,7 +41,7 @@ class ClaimResult:
 
 
 def weigh(claim: Claim, figures: Mapping[str, Figures | None]) -> ClaimResult:
-    """Hold a claim against the figures of its scenario's variants, by name; a variant not run has none."""
+    """Compare a claim with the figures of its scenario's variants, by name; a variant that was not run has none."""
     of: float | None = getattr(figures.get(claim.of), claim.measure, None)
     if claim.against is None:
         return ClaimResult(claim, of, None, of, _mark(claim, of))
@@ -62,7 +64,7 @@ SCHEMA = "nagle-lab-matrix/1"
 
 @dataclass
 class VariantRow:
-    """One variant of a scenario, and what came of each of its runs."""
+    """One variant of a scenario, and the outcome of each of its runs."""
 
     scenario: Scenario
     variant: Variant
@@ -70,7 +72,7 @@ class VariantRow:
 
     @property
     def verdicts(self) -> str:
-        """The verdict, or of runs that differ each with its number of runs."""
+        """The verdict; if runs differ, each verdict with its number of runs."""
         names = [outcome.name for outcome in self.outcomes]
         if len(set(names)) < 2:
             return "".join(names[:1])
@@ -107,17 +109,17 @@ class Matrix:
 
     @property
     def done(self) -> int:
-        """How many runs were made, whatever came of them."""
+        """How many runs were made, whatever their outcome."""
         return sum(len(row.outcomes) for row in self.rows)
 
     @property
     def as_expected(self) -> int:
-        """How many of the runs made are."""
+        """How many of these runs are as expected."""
         return sum(row.as_expected for row in self.rows)
 
     @property
     def code(self) -> Exit:
-        """0 all as expected, 2 any error, 1 any contradiction, 3 the others only inconclusive."""
+        """0 all as expected, 2 any error, 1 any contradiction, otherwise 3: some are only INCONCLUSIVE."""
         return worst(outcome.code for row in self.rows for outcome in row.outcomes)
 
     def by_scenario(self) -> Iterator[tuple[Scenario, list[VariantRow]]]:
@@ -147,21 +149,21 @@ class Matrix:
 
 
 def plan(scenarios: Sequence[Scenario], repeat: int) -> Matrix:
-    """Every variant of those scenarios, not yet run."""
+    """A row for every variant of those scenarios, not yet run."""
     return Matrix(
         [VariantRow(scenario, variant) for scenario in scenarios for variant in scenario.variants.values()], repeat
     )
 
 
 def fill(matrix: Matrix, carry_out: Callable[[VariantRow], TrialOutcome]) -> None:
-    """Run every row as often as planned, the whole matrix before any of it again."""
+    """Run every row as often as planned, always the whole matrix before repeating it."""
     for _ in range(matrix.repeat):
         for row in matrix.rows:
             row.outcomes.append(carry_out(row))
 
 
 def claims_of(scenario: Scenario, rows: Sequence[VariantRow]) -> list[ClaimResult]:
-    """The scenario's claims, held against the figures of its rows."""
+    """The scenario's claims, compared with the figures of its rows."""
     figures: Mapping[str, Figures | None] = {row.variant.name: row.figures for row in rows}
     return [weigh(claim, figures) for claim in scenario.claims]
 

@@ -1,4 +1,4 @@
-"""TCP_NODELAY tried on a running program: what was recorded before and after it was set, compared."""
+"""TCP_NODELAY tried on a running program: recordings before and after the change, compared."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from nagle_lab.live.sockets.inventory import HostSocket
 from nagle_lab.live.sockets.set_nodelay import TargetProgram, living, sockets, those_without_nodelay
 from nagle_lab.runs.under_test import totals_of
 
-ENDED_EARLY = 0.9  # of the time asked for: less was recorded because a signal came
-FEWER = 0.4  # segments in an exchange that stalled: so many fewer at most, and the program writes as before
+ENDED_EARLY = 0.9  # of the requested time: less was recorded because a signal came
+FEWER = 0.4  # segments per stalled exchange: at most so many fewer mean that the program writes as before
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ProgramRecording:
     name: str
     result: Result
     judged: list[Connection]
-    option: str  # on how many of its sockets TCP_NODELAY was set when that began
+    option: str  # on how many of its sockets TCP_NODELAY was set at the beginning
 
     @property
     def subject(self) -> Subject:
@@ -69,9 +69,9 @@ class ProgramRecording:
 
 
 def record_program(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecording:
-    """Record the program's network namespace for some seconds, and judge its connections; the folder's name names it.
+    """Record the program's network namespace for some seconds, and judge its connections; named after the folder.
 
-    Raises KeyboardInterrupt where a signal ended the recording, NagleLabError.
+    Raises KeyboardInterrupt if a signal ended the recording; NagleLabError.
     """
     folder.mkdir()
     at_first = sockets(program)
@@ -90,11 +90,11 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
 def beside(recording: ProgramRecording, other: ProgramRecording) -> ProgramRecording:
     """Judge a recording again, now that the other one is known.
 
-    Alone it may be INCONCLUSIVE because no second write was seen in it: in a connection whose handshake was not
-    recorded, only segments below 536 bytes are surely small. Where the other one proves a stall, the program does
-    write again behind a small segment; if the end that held data there sends as many segments for each exchange here,
-    it still does, and an exchange without a stall is one that could have stalled. Joined writes would lack one
-    segment in each exchange that stalled there, however many it has: what may lack is no share of all.
+    By itself it may be INCONCLUSIVE because it shows no second write: in a connection whose handshake was not
+    recorded, only segments below 536 bytes are surely small. If the other recording proves a stall, the program does
+    write again behind a small segment. If the end that held data there sends as many segments per exchange here, it
+    still does, so an exchange without a stall could have stalled. Joined writes would save one segment in each
+    exchange that stalled there, however many segments it has, so the limit is not a share of all segments.
     """
     result, held_by = recording.result, other.result.summary.held_by
     if other.result.verdict is not Verdict.STALL or result.quality.unresolved or held_by not in ("client", "server"):
@@ -110,7 +110,7 @@ def beside(recording: ProgramRecording, other: ProgramRecording) -> ProgramRecor
 
 
 def _segments(recording: ProgramRecording, role: Role) -> float:
-    """How many segments that end sends for each exchange."""
+    """How many segments that end sends per exchange."""
     exchanges = sum(each.exchanges for each in recording.judged)
     return sum(each.sent[role].segments for each in recording.judged) / exchanges if exchanges else 0.0
 
@@ -124,7 +124,7 @@ class Conclusion:
 
 
 def conclude(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
-    """0 where the stall is gone, 1 where it stays, 3 where that cannot be said, 2 where a recording is unusable."""
+    """0 if the stall is gone, 1 if it stays, 3 if that is not known, 2 if a recording is unusable."""
     for one in (before, after):
         if one.result.verdict is Verdict.INVALID:
             return Conclusion(Exit.UNUSABLE, f"what was recorded {one.name} is unusable: {one.result.reason}")
@@ -141,7 +141,7 @@ def conclude(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
 
 
 def conclude_back(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
-    """What taking the option back did; nothing is expected of it."""
+    """What taking the option back did, without an expectation."""
     was, now = before.result, after.result
     counts = f"{_stalled(was)} exchanges stalled before, {_stalled(now)} after"
     if now.verdict is Verdict.STALL:

@@ -1,4 +1,4 @@
-"""What there is at a path: a run folder, judged, with the packets to show of it, or a capture file, diagnosed."""
+"""The content of a path: a judged run folder with the packets to show, or a diagnosed capture file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from nagle_lab.runs.run import Run, is_run, judge_run
 
 
 def opened(path: Path) -> Run | Result:
-    """The judged run, or the diagnosed capture there; raises NagleLabError where it is neither."""
+    """The judged run or diagnosed capture at a path; raises NagleLabError if it is neither."""
     if is_run(path):
         return judged(path)
     if path.is_dir():
@@ -24,7 +24,7 @@ def opened(path: Path) -> Run | Result:
 
 
 def judged(folder: Path) -> Run:
-    """The run, with the two writes of each stall where it was traced. Raises NagleLabError."""
+    """The run, with the two writes of each stall if it was traced. Raises NagleLabError."""
     run = judge_run(folder)
     if not run.manifest.traced:
         return run
@@ -36,7 +36,7 @@ def judged(folder: Path) -> Run:
 
 
 def examples_of_run(run: Run, *, typical_only: bool = False) -> Examples:
-    """Read the capture nearest the held end once more; where no stall is, an exchange to the port under test."""
+    """Read the capture nearest the held end once more; without a stall, for an exchange on the port under test."""
     files, result = [run.capture(run.best)], run.results[run.best]
     found = examples(files, result, run.manifest.expected.port, typical_only=typical_only)
     return replace(found, written=written_ladder(files, result, run.writes)) if run.writes else found

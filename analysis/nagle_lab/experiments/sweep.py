@@ -1,6 +1,6 @@
-"""A sweep: one parameter run through, and the sizes at which the verdict changes, located exactly.
+"""A sweep: one parameter over its range, and the exact sizes at which the verdict changes.
 
-What explains an edge is what one end of the connections under test sends at a time, and what rules that: MSS and MTU.
+An edge is explained by what one end of the connections under test sends at a time, and by MSS and MTU.
 """
 
 import re
@@ -23,10 +23,10 @@ from nagle_lab.runs.run import Run
 class Bursts:
     """What one end sends in one run, at the capture nearest the held end.
 
-    ``usual`` is the commonest burst, the payload bytes of the segments that it sends on one connection without the
-    other end's data in between; ``share`` is its share of all, 0 to 1. Where this end was held, ``held_bytes`` waited
-    behind ``unacknowledged_bytes`` in a typical stall. ``mss`` is the payload of a full segment, ``mtu`` that of the
-    captured interface.
+    ``usual`` is the most common burst: the payload bytes of the segments that it sends on one connection without the
+    other end's data in between. ``share`` is its share of all bursts, 0 to 1. If this end was held, ``held_bytes``
+    waited behind ``unacknowledged_bytes`` in a typical stall. ``mss`` is the payload of a full segment, ``mtu`` that
+    of the captured interface.
     """
 
     usual: tuple[int, ...]
@@ -38,7 +38,7 @@ class Bursts:
 
 
 def bursts_of(run: Run) -> dict[str, Bursts]:
-    """What each end of a connection under test sends in a run, by role; empty where none was captured."""
+    """What each end of a connection under test sends in a run, by role; empty if none was captured."""
     capture = run.captures[run.best]
     if not capture.tested:
         return {}
@@ -69,14 +69,14 @@ def _bursts(steps: Iterable[Step], *, from_client: bool) -> list[tuple[int, ...]
 
 
 SCHEMA = "nagle-lab-sweep/1"
-SHARP = 0.9  # at the stalled side of a sharp edge, this much of the largest share that the doubling sizes show
+SHARP = 0.9  # least share at the stalled side of a sharp edge, relative to the largest share at doubling sizes
 
 
 @dataclass(frozen=True)
 class SweepPoint:
     """One run of a series, with the swept parameter at ``size``.
 
-    ``bursts`` is what each end sent, by role; ``sizes`` are the parameters in bytes that were not swept.
+    ``bursts`` is what each end sent, by role; ``sizes`` are the other parameters in bytes.
     """
 
     size: int
@@ -86,7 +86,7 @@ class SweepPoint:
 
     @property
     def verdict(self) -> Verdict | None:
-        """STALL or CLEAN; None where the run is neither."""
+        """STALL or CLEAN; None if the run is neither."""
         verdict = self.outcome.verdict
         return verdict if verdict and verdict.is_conclusive else None
 
@@ -98,7 +98,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Edge:
-    """Two neighbouring sizes with different verdicts; ``blurs`` says why it is no sharp edge, if it is not."""
+    """Two neighbouring sizes with different verdicts; ``blurs`` says why it is not sharp, if it is not."""
 
     below: SweepPoint
     above: SweepPoint
@@ -158,14 +158,14 @@ def asked_range(scenario: Scenario, text: str | None) -> tuple[str, int, int]:
 
 
 def swept(scenario: Scenario) -> Sweep:
-    """The scenario's ``[sweep]``; NagleLabError where it has none."""
+    """The scenario's ``[sweep]``; NagleLabError if it has none."""
     if scenario.sweep is None:
         raise NagleLabError(f"{scenario.name} has no [sweep] in its scenario.toml: size does not matter there")
     return scenario.sweep
 
 
 def doubled(low: int, high: int) -> list[int]:
-    """Sizes to measure: ``low``, twice that, and so on, and at last ``high``."""
+    """Sizes to measure: ``low``, twice that, and so on, and finally ``high``."""
     sizes = []
     while low < high:
         sizes.append(low)
@@ -178,9 +178,9 @@ def run_through(
 ) -> None:
     """Measure a series at doubling sizes, then halve the gap at each change of verdict until it is exact.
 
-    ``foresee`` is called with the number of runs that an edge takes besides those at doubling sizes.
-    What happens between two doublings of one verdict is not looked at. A run that is neither STALL nor CLEAN
-    (INCONCLUSIVE, INVALID, failed) is not run again; it stays among the points.
+    ``foresee`` is called with the number of runs that an edge takes besides those at doubling sizes. Sizes between
+    two doublings with the same verdict are not tested. A run that is neither STALL nor CLEAN (INCONCLUSIVE, INVALID,
+    failed) is not run again; it remains among the points.
     """
     for size in doubled(low, high):
         series.points.append(measure(size))
@@ -223,7 +223,7 @@ def _blurs(
 
 
 def code_of(all_series: list[SweepSeries]) -> Exit:
-    """0 if every run is STALL or CLEAN, 2 for any that is INVALID or failed, 3 for any INCONCLUSIVE."""
+    """0 if every run is STALL or CLEAN, 2 if any is INVALID or failed, 3 if any is INCONCLUSIVE."""
     points = [point for series in all_series for point in [*series.points, *series.again]]
     return worst(Exit.OK if point.verdict else point.outcome.code for point in points)
 

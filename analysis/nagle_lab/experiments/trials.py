@@ -1,4 +1,4 @@
-"""One run of a variant, made, judged and stored; and what of it is kept where many are made."""
+"""One run of a variant, made, judged and stored; and the part of it that is kept when many are made."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from nagle_lab.runs.witnesses import Untraced
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """What came of one run.
+    """The outcome of one run.
 
-    ``verdict`` is None where there is no run to judge; ``reason`` says in one line why it is not as expected, and is
-    empty where it is. Only a run that is STALL or CLEAN has ``figures``: others prove nothing.
+    ``verdict`` is None if there is no run to judge. ``reason`` says in one line why it is not as expected, and is
+    empty if it is. Only a STALL or CLEAN run has ``figures``: others prove nothing.
     """
 
     code: Exit
@@ -35,7 +35,7 @@ class TrialOutcome:
 
     @property
     def name(self) -> str:
-        """The verdict; ``error`` where there is none."""
+        """The verdict; ``error`` if there is none."""
         return self.verdict or "error"
 
 
@@ -50,8 +50,8 @@ def make_run(
 ) -> Run:
     """Run ``variant`` once (:func:`nagle_lab.lab.session.record`), judge it, and store the result in its folder.
 
-    With ``trace`` one that stalls runs once more, under strace, and that run is returned: what strace does to it is
-    told by the run without.
+    With ``trace`` a run that stalls is repeated under strace, and the repeated run is returned; the run without
+    strace shows what strace changes.
     """
 
     def made(untraced: Untraced | None) -> Run:
@@ -70,7 +70,7 @@ def make_run(
 
 
 def outcome_of(run: Run) -> TrialOutcome:
-    """The part of a run's result that is kept where many are made."""
+    """The part of a run's result that is kept when many are made."""
     code, conclusive = run.exit_code(), run.verdict.is_conclusive
     reason = "; ".join(run.contradictions) if conclusive else run.reason
     if code is Exit.OK:
@@ -79,7 +79,7 @@ def outcome_of(run: Run) -> TrialOutcome:
 
 
 def attempt(make: Callable[[], Run]) -> tuple[Run | None, TrialOutcome]:
-    """Make a run; whatever goes wrong becomes its outcome, so that the runs after it go on.
+    """Make a run; any failure becomes its outcome, so that later runs continue.
 
     A machine that lacks what the variant needs makes it INCONCLUSIVE. KeyboardInterrupt is let through.
     """
@@ -89,6 +89,6 @@ def attempt(make: Callable[[], Run]) -> tuple[Run | None, TrialOutcome]:
     except NagleLabError as error:
         verdict = Verdict.INCONCLUSIVE if error.exit_code is Exit.INCONCLUSIVE else None
         return None, TrialOutcome(error.exit_code, verdict, str(error), None, None)
-    except Exception as error:  # a mistake of ours, too: an hour of other runs must not be lost to it
+    except Exception as error:  # even a fault of ours must not lose an hour of other runs
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         return None, TrialOutcome(Exit.UNUSABLE, None, reason, None, None)

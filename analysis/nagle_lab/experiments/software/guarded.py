@@ -1,4 +1,4 @@
-"""A user's own software under the proof: run in a namespace, recorded and judged; with TCP_NODELAY, and without."""
+"""A user's own software under the proof: run in a namespace, recorded and judged, with and without TCP_NODELAY."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 from nagle_lab.packet.segment import split_end
 
-WITHOUT = "without-nodelay"  # the folder of the second run, in that of the first
+WITHOUT = "without-nodelay"  # the folder of the second run, in that of the first run
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which connections are judged: those to some ports, or to any, without those allowed to stall.
+    """Which connections are judged: those to some ports, or to any, except those allowed to stall.
 
     ``only`` and ``without`` name connections by their client and their server.
     """
@@ -67,7 +67,7 @@ def allowed_end(text: str) -> tuple[str, int]:
 
 
 def recording_gap(outcome: Outcome) -> str:
-    """What the recording lacks; empty where it is whole, by the count of the kernel that sent the segments."""
+    """What the recording lacks; empty if it is complete according to the kernel's count of segments sent."""
     if outcome.problem:
         return outcome.problem
     if outcome.dropped:
@@ -96,15 +96,15 @@ class Protection(StrEnum):
     """What keeps a clean program from stalling."""
 
     OPTION = "option"  # TCP_NODELAY: without it, the same stalls
-    ONE_WRITE = "one_write"  # each message leaves at once: without TCP_NODELAY the same is clean
-    NOT_THE_OPTION = "not_the_option"  # clean without TCP_NODELAY, too: ACKs come at once, say
+    ONE_WRITE = "one_write"  # each message leaves in one write: without TCP_NODELAY the same is clean
+    NOT_THE_OPTION = "not_the_option"  # clean without TCP_NODELAY, too: for example ACKs come at once
     NOTHING_NEEDED = "nothing_needed"  # nothing in it could have stalled
     UNKNOWN = "unknown"  # TCP_NODELAY could not be taken away, or the command fails without it
 
 
 @dataclass(frozen=True)
 class BothSides:
-    """The same command without TCP_NODELAY, and what that says of the first run."""
+    """The same command without TCP_NODELAY, and what that says about the first run."""
 
     run: Guarded
     result: Result
@@ -114,7 +114,7 @@ class BothSides:
 
 @dataclass(frozen=True)
 class TracedCommand:
-    """The same command under strace: what its frames are of."""
+    """The same command under strace: the run to which its frames belong."""
 
     capture: Path
     result: Result
@@ -123,13 +123,13 @@ class TracedCommand:
 
 @dataclass(frozen=True)
 class JudgedCommand:
-    """A command that was guarded, and what came of it."""
+    """A guarded command, and its outcome."""
 
     guarded: Guarded
-    result: Result  # with the verdict on the command
+    result: Result  # its verdict is that on the command
     selection: Selection = field(default_factory=Selection)
     both_sides: BothSides | None = None
-    writes: Writes | None = None  # of a run that stalled, and was traced then
+    writes: Writes | None = None  # if the first run stalled and was then traced
     traced: TracedCommand | None = None  # that second run
 
     @property
@@ -151,7 +151,7 @@ def guard(
 ) -> JudgedCommand:
     """Run a command and judge it; ``folder`` exists and is empty. Raises NagleLabError.
 
-    ``announce`` is told of a further run before it starts; ``surroundings`` is where and how it runs, see
+    ``announce`` is called before each further run; ``surroundings`` is where and how it runs, see
     :func:`nagle_lab.guard.recording.run_command.run`.
     """
     if both_sides and not without_nodelay.is_possible():
@@ -169,7 +169,7 @@ def guard(
 
 
 def _of_failed(outcome: Outcome, result: Result) -> Result:
-    """The result of a command that failed; where too little is there to judge, the reason begins with the failure."""
+    """The result of a command that failed; if there is too little to judge, the reason begins with the failure."""
     if result.verdict is not Verdict.INCONCLUSIVE or not (outcome.status or outcome.timed_out):
         return result
     how = f"failed with exit code {outcome.status}"
@@ -207,7 +207,7 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
 def _why_unknown(
     result: Result, second: Guarded, other: Result, selection: Selection, missing: Missing | None
 ) -> str:  # fmt: skip
-    """Why the run without TCP_NODELAY decides nothing; empty where it does."""
+    """Why the run without TCP_NODELAY decides nothing; empty if it does."""
     not_held = sum(sent.not_held for one in selection.of(other) for sent in one.sent.values())
     if second.outcome.status:
         return f"without TCP_NODELAY the command ended with {second.outcome.status}"
@@ -221,7 +221,7 @@ def _why_unknown(
 
 
 def _concluded(result: Result, sides: BothSides) -> Result:
-    """The first run's result, with what the second says of it."""
+    """The first run's result, with what the second run says about it."""
     protected = (Protection.OPTION, Protection.ONE_WRITE, Protection.NOT_THE_OPTION)
     if sides.protection in protected and not result.quality.unresolved:
         return result.concluded(Verdict.CLEAN, sides.sentence)

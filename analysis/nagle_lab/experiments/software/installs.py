@@ -1,5 +1,5 @@
 """Install released software into a folder of its own, from the registries that its users use; nothing is installed
-elsewhere. What there is to install is pinned by hashes, except where a release is asked for by its number.
+elsewhere. Everything is pinned by hashes, except a release that is requested by its number.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def install(ecosystem: str, source: Path, what: str, cache: Path, shared: Sequen
 
 
 def _digest(source: Path, shared: Sequence[Path]) -> str:
-    """A digest of what a folder holds, and of the tools that install it."""
+    """A digest of a folder's content, and of the tools that install it."""
     digest = hashlib.sha256(f"{sys.version_info[:2]}{source}".encode())
     own = sorted(path for path in source.rglob("*") if path.is_file() and path.name != "exhibit.toml")
     for path in [*own, *shared]:
@@ -93,7 +93,7 @@ def _debian(folder: Path, packages: Path) -> None:
     (folder / "root").mkdir()
     lines = [line.split() for line in packages.read_text().splitlines() if line.strip() and not line.startswith("#")]
     if not lines:
-        return  # all it takes is installed already: what the exhibit needs
+        return  # nothing to install: the exhibit's needs are already there
     debs = folder / "debs"
     debs.mkdir()
     _run(["apt-get", "download", *(f"{name}={version}" for name, version, _ in lines)], debs)
@@ -111,7 +111,7 @@ _INSTALLERS = {"pypi": _pypi, "npm": _npm, "maven": _maven, "crates": _crates, "
 
 
 def _environment(ecosystem: str, folder: Path) -> dict[str, str]:
-    """What a command needs to find what was installed."""
+    """The environment in which a command finds the installed software."""
     library = f"{os.uname().machine}-linux-gnu"
     paths = {
         "pypi": [Path(sys.executable).parent, folder / "packages" / "bin"],
@@ -152,7 +152,7 @@ def releases(ecosystem: str, name: str) -> list[str]:
 
 
 def _run(command: Sequence[str], cwd: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run a tool; what it printed. Raises NagleLabError with its last words."""
+    """Run a tool; returns what it printed. Raises NagleLabError with its last line."""
     try:
         done = subprocess.run(
             command,

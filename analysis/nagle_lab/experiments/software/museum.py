@@ -1,4 +1,6 @@
-"""The museum: released software that stalls, and the release or setting of it that does not; data, as scenarios."""
+"""The museum: released software that stalls, and the release or setting of it that does not; they are data, as
+scenarios are.
+"""
 
 import shutil
 import subprocess
@@ -32,14 +34,14 @@ class ExhibitHalf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One release or setting of a software."""
 
     version: Text
-    setting: str  # "" where the release alone makes the difference
+    setting: str  # "" if the release alone makes the difference
     install: Text  # a lock file or folder beside exhibit.toml
     run: Annotated[list[Text], Meta(min_length=1)]
-    one_write: bool = False  # whether what protects it is that each message leaves in one write
+    one_write: bool = False  # whether one write per message is what protects it
 
 
 class OtherWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The two writes of the same stall as the source makes them at other times, and why it does."""
+    """Another pair of writes that the source makes for the same stall, and why."""
 
     trigger: Text
     held: Text
@@ -47,19 +49,19 @@ class OtherWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the source of the bad half makes the two writes.
+    """The places in the source of the bad half that make the two writes.
 
-    Each is such as "thrift/transport/TSocket.py:176 write"; of what comes without debug information "ngx_writev".
+    For example "thrift/transport/TSocket.py:176 write"; without debug information "ngx_writev".
     """
 
     language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "Perl", "Ruby"]
     trigger: Text
     held: Text
-    others: list[OtherWrites] = msgspec.field(name="or", default_factory=list)  # where threads race: the other orders
+    others: list[OtherWrites] = msgspec.field(name="or", default_factory=list)  # other orders, if threads race
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Each trigger and held write that the source allows."""
+        """Each pair of trigger and held write that the source allows."""
         return [(self.trigger, self.held), *((one.trigger, one.held) for one in self.others)]
 
 
@@ -83,11 +85,11 @@ class Exhibit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     good: ExhibitHalf
     shared: list[Text] = []  # programs of museum/shared that it uses
     since_by: Literal["", "run", "source"] = ""  # how ``since`` is known; "": it is not
-    writes: ExpectedWrites | None = None  # None: its source was not read for that
+    writes: ExpectedWrites | None = None  # None: its source was not examined for that
 
     @property
     def name(self) -> str:
-        """What the exhibit is asked for by: "pypi/hypercorn"."""
+        """The name of the exhibit: "pypi/hypercorn"."""
         return f"{self.ecosystem}/{Path(self.folder).name}"
 
     @property
@@ -101,7 +103,7 @@ class HalfOutcome:
     """How one half of an exhibit ran."""
 
     result: Result | None  # None: it could not run
-    problem: str  # why it is not as expected; empty where it is
+    problem: str  # why it is not as expected; empty if it is
     could_run: bool = True
 
 
@@ -115,12 +117,12 @@ class ExhibitRun:
 
     @property
     def problem(self) -> str:
-        """What is not as expected of the bad half, or else of the good one; empty where both are."""
+        """What is not as expected in the bad half, or otherwise in the good one; empty if both are as expected."""
         return self.bad.problem or self.good.problem
 
     @property
     def code(self) -> Exit:
-        """OK as expected; CONTRADICTED; INCONCLUSIVE where it could not run here."""
+        """OK as expected; CONTRADICTED; INCONCLUSIVE if it could not run here."""
         outcomes = (self.bad, self.good)
         if any(outcome.problem and outcome.could_run for outcome in outcomes):
             return Exit.CONTRADICTED
@@ -128,7 +130,7 @@ class ExhibitRun:
 
 
 def exhibits(names: Sequence[str] = (), museum: Path = MUSEUM) -> list[Exhibit]:
-    """Those of the names ("pypi/hypercorn", or "pypi" for all of it), or all. Raises NagleLabError."""
+    """The exhibits of those names ("pypi/hypercorn", or "pypi" for all of them), or all. Raises NagleLabError."""
     if not museum.is_dir():
         raise NagleLabError(f"{museum}: no museum there: run this in a checkout, the installed package has none")
     every = [_read(file) for file in museum.glob("*/*/exhibit.toml")]
@@ -153,7 +155,7 @@ def run_exhibit(exhibit: Exhibit, cache: Path = CACHE) -> ExhibitRun:
 
 
 def install_half(exhibit: Exhibit, half: ExhibitHalf, cache: Path = CACHE) -> Installed:
-    """Install a half. Raises NagleLabError where that cannot be done here."""
+    """Install a half. Raises NagleLabError if that is not possible here."""
     if lacks := missing(exhibit.needs):
         raise NagleLabError(f"it needs {lacks}: apt-get install {lacks}")
     return install(exhibit.ecosystem, Path(exhibit.folder), half.install, cache, exhibit.shared_files)
@@ -183,7 +185,7 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
 
 
 def against(exhibit: Exhibit, half: ExhibitHalf, result: Result, status: int | None, folder: Path) -> str:
-    """How a half's outcome differs from what is expected; empty where it does not."""
+    """How a half's outcome differs from what is expected; empty if it does not."""
     if status:
         said = last_line((folder / "output.txt").read_text(errors="replace"))
         return f"its program ended with {status}{': ' + said[:200] if said else ''}"

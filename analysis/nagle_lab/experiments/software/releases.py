@@ -30,11 +30,11 @@ class TriedRelease:
 
     version: str
     result: Result | None  # None: it could not be installed
-    problem: str = ""  # why it says nothing: it could not be installed, or the command failed
+    problem: str = ""  # why there is no verdict: it could not be installed, or the command failed
 
     @property
     def verdict(self) -> Verdict | None:
-        """STALL or CLEAN, or what else the run says; None where it says nothing."""
+        """The run's verdict; None if there is none."""
         return None if self.problem or self.result is None else self.result.verdict
 
 
@@ -94,7 +94,7 @@ def _failed(status: int | None, output: Path) -> str:
 
 
 def flips(tried: Sequence[TriedRelease]) -> list[tuple[TriedRelease, TriedRelease]]:
-    """Neighbouring releases of which one stalls and the other does not; those without a verdict are left out."""
+    """Neighbouring releases of which only one stalls; releases without a verdict are left out."""
     decided = [one for one in tried if one.verdict in (Verdict.STALL, Verdict.CLEAN, Verdict.INCONCLUSIVE)]
     return [
         (before, after)
@@ -104,6 +104,6 @@ def flips(tried: Sequence[TriedRelease]) -> list[tuple[TriedRelease, TriedReleas
 
 
 def code_of(tried: Sequence[TriedRelease]) -> Exit:
-    """OK where every release says something; UNUSABLE where none does; else INCONCLUSIVE."""
+    """OK if every release has a verdict; UNUSABLE if none has; otherwise INCONCLUSIVE."""
     decided = [one.verdict is not None and one.verdict.is_conclusive for one in tried]
     return Exit.OK if all(decided) else Exit.INCONCLUSIVE if any(decided) else Exit.UNUSABLE

@@ -1,1 +1,1 @@
-"""The two writes of each stall: system calls joined to segments."""
+"""The two writes of each stall: system calls matched with segments."""

@@ -1,9 +1,9 @@
-"""Where calls were made of which no hook said it: by native stacks, of them or of calls like them.
+"""Where calls were made, if no hook said it: by their native stacks, or those of similar calls.
 
 Stacks take long, so not every run has them for every call. Either the command runs once more, from its beginning and
-with stacks for all calls (:func:`sites_in_another_run`), or what runs already has them for a while, in the one trace
-that there is (:func:`sites_in_the_trace`). The two cases differ in which calls count as alike, and in what is
-reported when similar calls came from several places.
+with stacks for all calls (:func:`sites_in_another_run`), or a running program has them for a while, in its only trace
+(:func:`sites_in_the_trace`). The two cases differ in which calls count as similar, and in what is reported when
+similar calls came from several places.
 """
 
 from collections import Counter, defaultdict
@@ -16,11 +16,11 @@ from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.native_frames import CallSite, HowToLook, where, why_attached
 
-_NEARLY_ALL = 0.9  # of the calls like one without a stack, that were made in one place
+_NEARLY_ALL = 0.9  # share of similar calls that must come from one place
 
 
 def unplaced(pairs: Sequence[CallPair], hooked: Container[int] = ()) -> list[Call]:
-    """Calls of which no hook said where they were made; of options only those of processes without a hook."""
+    """Calls for which no hook said where they were made; calls that set options only in processes without a hook."""
     writes = (call for pair in pairs for call in (pair.trigger, pair.held))
     options = (call for pair in pairs for call in _options(pair) if call.process not in hooked)
     return [call for call in dict.fromkeys(chain(writes, options)) if call.mark is None]
@@ -32,11 +32,11 @@ def _options(pair: CallPair) -> list[Call]:
 
 
 def sites_in_another_run(calls: Sequence[Call], traced: Trace, stacked: Trace) -> dict[Call, CallSite]:
-    """Where the like of each call was made in a run of the same command with stacks.
+    """Where calls similar to each call were made in another run of the same command with stacks.
 
-    Alike are calls of one command, at one end of a connection, that wrote as much by the same call. Where those were
-    made in several places, the call at the same position on the same-numbered connection is taken: both runs do the
-    same from their beginning.
+    Similar are calls of one command, at one end of a connection, that wrote as many bytes with the same system call.
+    If those came from several places, the call at the same position on the connection with the same number is taken,
+    because both runs do the same from their beginning.
     """
     wanted = set(calls)
     keys = {call: key for key, call in _keyed(traced) if call in wanted}
@@ -52,7 +52,7 @@ def sites_in_another_run(calls: Sequence[Call], traced: Trace, stacked: Trace) -
     for call, key in keys.items():
         alike = by_kind[_kind(key)]
         match = next(iter(alike)) if len(alike) == 1 else exactly.get(key)
-        if not match and alike and not any(site.program for site in alike):  # an interpreter's, by several ways
+        if not match and alike and not any(site.program for site in alike):  # an interpreter's, in several ways
             match = min(alike, key=repr)
         if match:
             found[call] = match
@@ -64,7 +64,7 @@ def _kind(key: Sequence[object]) -> tuple[object, ...]:
 
 
 def _keyed(trace: Trace) -> Iterable[tuple[tuple[object, ...], Call]]:
-    """Every call with what makes it like another: what it is, how many like it came before, on which connection."""
+    """Every call with its keys: what it is, how many similar ones came before, and its connection."""
     streams = sorted((stream for streams in trace.streams.values() for stream in streams), key=lambda one: one.began)
     numbers = {True: 0, False: 0}
     for stream in streams:
@@ -82,17 +82,17 @@ class SitesInTrace:
     """Where calls were made, by stacks in the same trace."""
 
     found: dict[Call, CallSite]
-    guessed: int  # how many of these have no stack, and are not like calls of one place alone
+    guessed: int  # how many of these have no stack, and similar calls in more than one place
     ambiguous: set[Call]  # not found, because calls like them came from several places
 
 
 def sites_in_the_trace(
     calls: Iterable[Call], trace: Trace, *, attached: bool = False, elsewhere: bool = False
 ) -> SitesInTrace:
-    """Where each call was made by its own stack, or else by those of nearly all calls like it.
+    """Where each call was made, by its own stack, otherwise by those of nearly all similar calls.
 
-    Alike are calls of one command that did the same, if possible to the byte. Nothing is counted, because what ran
-    already is somewhere in the middle of what it does, and which end accepted a connection may not be known.
+    Similar are calls of one command that did the same, if possible to the byte. Positions are not compared, because a
+    running program is somewhere in the middle of its work, and which end accepted a connection may not be known.
 
     ``attached`` and ``elsewhere`` are those of :func:`nagle_lab.guard.tracing.native_frames.where`.
     """

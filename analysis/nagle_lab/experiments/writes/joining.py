@@ -1,9 +1,10 @@
-"""Calls joined to segments: by the addresses of a connection, and by the place of each byte in what its sender wrote.
+"""Calls matched with segments, by the addresses of a connection, and by the position of each byte in what its sender
+wrote.
 
-Where trace and capture both begin before the connection, both count its bytes from the first one. Otherwise their
-counts differ by a number that is looked for: no byte is sent before it is written, and whenever a sender has nothing
-left to send, as much was sent as was written. So it is the most by which segments were ever ahead of calls, up to
-then. It holds for a stall where it is the same from before the trigger to the release, and was met often enough.
+If trace and capture both begin before the connection, both count its bytes from the first one. Otherwise their counts
+differ by an offset that has to be found. No byte is sent before it is written, and whenever a sender has nothing left
+to send, it has sent as much as was written. So the offset is the most by which segments have been ahead of calls so
+far. It is valid for a stall if it is the same from before the trigger to the release, and was reached often enough.
 """
 
 from bisect import bisect_right
@@ -20,8 +21,8 @@ from nagle_lab.guard.tracing.calls import Call, Direction, Stream, Trace
 from nagle_lab.tcp.learned import unwrapped
 
 _OFTEN = 3  # how many times a sender must have had nothing left to send, for its bytes to be counted from there
-_MOST_ELSEWHERE = 10  # settings of other sockets, of each
-_APART_NS = 1_000_000  # by which clocks may differ
+_MOST_ELSEWHERE = 10  # most settings of other sockets, per stall
+_APART_NS = 1_000_000  # the most by which clocks may differ
 
 # Why the calls of a stall are not known.
 NOT_SEEN = "strace did not see them"
@@ -43,10 +44,10 @@ class CallPair:
     held_writes: int
     trigger_ts: int
     release_ts: int
-    elsewhere: tuple[Call, ...] = ()  # that set TCP_NODELAY on other sockets of the process, in order
+    elsewhere: tuple[Call, ...] = ()  # calls that set TCP_NODELAY on other sockets of the process, in order
 
     def hold_ms(self, early_us: float) -> float:
-        """From the write to its release, where times of calls are so early."""
+        """From the write to its release, ms, if calls are stamped so early."""
         return max((self.release_ts - self.held.at) / 1e6 - early_us / 1e3, 0.0)
 
     @property
@@ -57,14 +58,16 @@ class CallPair:
 
 @dataclass(frozen=True)
 class Joined:
-    """The two calls of each stall, where they can be told."""
+    """The two calls of each stall, where they are known."""
 
     pairs: list[CallPair]
-    missing: Counter[str]  # of the other stalls: why
+    missing: Counter[str]  # for the other stalls: why
 
 
 def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
-    """The two calls of each stall of a capture that was recorded beside the trace; ``files`` are the capture."""
+    """The two calls of each stall of a capture that was recorded together with the trace; ``files`` are the
+    capture.
+    """
     by_connection: dict[int, list[Stall]] = defaultdict(list)
     for stall in result.stalls:
         by_connection[stall.connection].append(stall)
@@ -88,7 +91,7 @@ def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
 def _of_connection(
     connection: Connection, steps: Sequence[Step], stalls: Sequence[Stall], trace: Trace
 ) -> Iterator[CallPair | str]:
-    """The two calls of each of its stalls, or why they cannot be told."""
+    """The two calls of each of its stalls, or why they are not known."""
     ways: dict[Role, Direction] = dict(zip(ROLES, connection.sockets, strict=True))
     sent = {role: _Sent([step for step in steps if step.from_client is (role == "client")]) for role in ways}
     counts: dict[Stream, _Count] = {}
@@ -124,7 +127,7 @@ def _elsewhere(pair: CallPair, trace: Trace) -> tuple[Call, ...]:
 
 
 def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: Stream | None) -> CallPair | str:
-    """The two calls, or why they cannot be told."""
+    """The two calls, or why they are not known."""
     stream = count.stream
     if release.ts < stream.writes[0].at:
         return BEFORE
@@ -144,7 +147,7 @@ def _pair(stall: Stall, trigger: Step, release: Step, count: "_Count", other: St
 
 
 class _Sent:
-    """What one end of a connection sent: where each segment begins, counted from the first byte that was seen."""
+    """What one end of a connection sent: where each segment begins, counted from the first byte seen."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = {step.frame: step for step in steps}
@@ -169,8 +172,8 @@ class _Count:
         self.stream, self.offsets = stream, sent.offsets
         self._is_whole = sent.from_start and bool(stream.began)
         self._at: dict[int, int] = {}  # by frame
-        self._before: dict[int, int | None] = {}  # what it was without the frame
-        self._met: dict[int, set[int]] = defaultdict(set)  # by that number: after how many calls it was met
+        self._before: dict[int, int | None] = {}  # the value without that frame
+        self._met: dict[int, set[int]] = defaultdict(set)  # value → numbers of calls before it
         times, written = [call.at for call in stream.writes], [0, *accumulate(call.wrote for call in stream.writes)]
         most: int | None = 0 if self._is_whole else None
         before, end = most, 0
@@ -187,7 +190,7 @@ class _Count:
             before = most
 
     def ahead(self, trigger: int, release: int) -> int | str:
-        """By how many bytes, at the frames of a stall; or why that cannot be told."""
+        """How many bytes it is ahead, at the frames of a stall; or why that is not known."""
         ahead = self._at[release]
         is_the_same_throughout = ahead == self._at[trigger] == self._before[trigger]
         if not is_the_same_throughout:

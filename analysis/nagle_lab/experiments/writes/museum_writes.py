@@ -1,4 +1,4 @@
-"""The bad halves of the museum under ``guard --trace``: are the two writes the ones that their sources say?"""
+"""The bad halves of the museum under ``guard --trace``: are the two writes those that their sources name?"""
 
 import re
 import tempfile
@@ -17,12 +17,12 @@ _EXPECTED = re.compile(r"(?P<file>\S+?)(?::(?P<line>\d+))?(?: (?P<function>\S.*)
 
 @dataclass(frozen=True)
 class TracedExhibit:
-    """A bad half that was traced, and what its exhibit says of it."""
+    """A bad half that was traced, and what its exhibit says about it."""
 
     exhibit: Exhibit
     result: Result | None  # of the run without tracing; None: it could not run
     writes: Writes | None
-    problem: str  # why there are no writes; empty where there are
+    problem: str  # why there are no writes; empty if there are
     untraced_s: float = 0.0  # how long the run without tracing took
     traced_s: float = 0.0
     could_run: bool = True
@@ -51,7 +51,7 @@ class TracedExhibit:
 
     @property
     def code(self) -> Exit:
-        """OK where both are right; CONTRADICTED; INCONCLUSIVE where it could not run here."""
+        """OK if both are right; CONTRADICTED; INCONCLUSIVE if it could not run here."""
         if not self.could_run:
             return Exit.INCONCLUSIVE
         return Exit.OK if all(self.right) else Exit.CONTRADICTED
@@ -60,8 +60,8 @@ class TracedExhibit:
 def is_at(expected: str, write: Write) -> bool:
     """Whether a write was made at a place such as "thrift/transport/TSocket.py:176 write".
 
-    The file may be the end of a longer path; line and function may be left out, and of what has no debug information
-    there is the function alone. A write that names a line of the program and one of a library is at both.
+    The file may be the end of a longer path; line and function may be left out; without debug information there is
+    only the function. A write that names a line of the program and one of a library is at both.
     """
     found = _EXPECTED.fullmatch(expected)
     assert found, expected

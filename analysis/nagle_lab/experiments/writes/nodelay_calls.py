@@ -1,4 +1,4 @@
-"""What became of TCP_NODELAY on the sockets that held: never asked for, or asked for and lost, and how."""
+"""What happened to TCP_NODELAY on the sockets that held: never requested, or requested and lost, and how."""
 
 import re
 from collections import Counter
@@ -11,10 +11,10 @@ from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.guard.tracing.calls import Call, Stream
 from nagle_lab.packet.segment import end_text
 
-_MISTAKEN = "SO_DEBUG"  # what TCP_NODELAY is at the level of sockets, SOL_SOCKET: both are 1
+_MISTAKEN = "SO_DEBUG"  # TCP_NODELAY at the wrong level, SOL_SOCKET: both are 1
 _MOST_EVENTS = 4
 Located = Callable[[Call], tuple[Write, Place | None]]
-"""Says where a call was made, and from where the program called the function it was made in."""
+"""Says where a call was made, and where the program called the function that made it."""
 
 
 def options_of(pair: CallPair, located: Located) -> list[Option]:
@@ -34,7 +34,9 @@ def options_of(pair: CallPair, located: Located) -> list[Option]:
 
 
 def nodelay_of(pairs: Sequence[CallPair], located: Located) -> str:
-    """What became of TCP_NODELAY on the sockets that held, the most frequent story, and of how many it is."""
+    """What happened to TCP_NODELAY on the sockets that held: the most frequent story, and how many sockets have
+    it.
+    """
     stories: dict[Stream, str] = {}
     for pair in pairs:
         if pair.stream not in stories:
@@ -49,7 +51,7 @@ def nodelay_of(pairs: Sequence[CallPair], located: Located) -> str:
 
 
 def _untimed(story: str) -> str:
-    """The story of a socket without its times: what it has in common with those of others."""
+    """The story of a socket without its times, to compare it with those of others."""
     return re.sub(r"[\d.]+ ms after", "after", story)
 
 
@@ -76,7 +78,7 @@ def _took_effect(option: Option) -> bool:
 
 
 def _failure(option: Option) -> str:
-    """Why what was asked for on the right socket did nothing."""
+    """Why a setting on the right socket had no effect."""
     on = " on the listening socket" if option.on == "listener" else ""
     if option.option == _MISTAKEN:
         refused = f", and was refused ({option.error})" if option.error else ""
@@ -89,7 +91,7 @@ def _failure(option: Option) -> str:
 
 
 def _set_elsewhere(pair: CallPair, wanted: Sequence[Option]) -> str:
-    """On which other sockets it was set; empty where on none.
+    """On which other sockets it was set; empty if on none.
 
     First those of its process: many clients set the option on their end, and that tells nothing.
     """
@@ -111,7 +113,7 @@ def _name(socket: str) -> str:
 
 
 def _events(did: Sequence[Option]) -> list[str]:
-    """What took effect, in order; what the same place did again and again is told once."""
+    """The calls that took effect, in order; repeated calls from the same place are mentioned once."""
     found = []
     for _, alike in groupby(did, key=lambda one: (one.value, one.write.program, one.write.library)):
         first, *again = alike

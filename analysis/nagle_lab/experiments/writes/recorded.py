@@ -1,7 +1,7 @@
-"""An strace file that was recorded beside a capture: which two writes made each stall.
+"""An strace file recorded beside a capture: which two writes caused each stall.
 
-docs/strace.md says how to record both. What is in the file was written by others: of it nothing is executed, and
-binaries that it names are only asked for the names of lines.
+docs/strace.md says how to record both. The file comes from others: nothing in it is executed, and binaries that it
+names are read only for their source lines.
 """
 
 import re
@@ -18,10 +18,10 @@ from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.strace_output import read_trace
 
 RECIPE = "strace -f -ttt -yy -o FILE (docs/strace.md)"
-_LOOK = 2000  # lines at the beginning that tell how it was recorded
-_LONGEST = 4096  # bytes of them that are looked at
+_LOOK = 2000  # lines at the beginning that show how it was recorded
+_LONGEST = 4096  # bytes of a line that are examined
 _GOOD = re.compile(r"\d+(<.*?>)? +\d{9,}\.\d{6} ")
-# What else the lines of strace look like, and which option was missing.
+# Other forms of strace's lines, and the option that is missing for them.
 _OTHERWISE = (
     (re.compile(r"\[pid +\d+"), "recorded from the terminal: use -o FILE"),
     (re.compile(r"\d{9,}\.\d{6} \w+\("), "recorded without -f, so that no line says which process it is of"),
@@ -37,12 +37,12 @@ _UNNAMED = re.compile(r"\b(?:sendto|sendmsg|write|writev)\(\d+(?:<socket:\[\d+\]
 def with_recorded(files: Sequence[Path], result: Result, file: Path) -> Result:
     """The result, with the two writes of each stall; ``files`` are its capture.
 
-    What was traced is not called CLEAN: tracing slows a program, and may hide a stall.
+    A traced run is never CLEAN: tracing slows a program, and may hide a stall.
 
     Raises
     ------
     NagleLabError
-        The file is not strace's, was recorded otherwise, at another time, or of other connections.
+        The file is not strace's, or was recorded with other options, at another time, or of other connections.
     """
     try:
         _check_recorded(file)

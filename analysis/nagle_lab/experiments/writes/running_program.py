@@ -1,4 +1,4 @@
-"""What ran already, recorded with strace attached: the two writes of each stall, and what its verdict is worth."""
+"""A running program recorded with strace attached: the two writes of each stall, and what its verdict is worth."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def recorded_trace(folder: Path) -> Trace:
 def with_writes_beside(run: JudgedCommand, *, elsewhere: bool) -> JudgedCommand:
     """A recording with the two writes of each stall, and the shares before strace was attached and after.
 
-    ``elsewhere``: the files of what was traced are not those of this machine.
+    ``elsewhere``: the files of the traced processes are not those of this machine.
     """
     folder = run.guarded.folder
     trace = recorded_trace(folder)
@@ -46,7 +46,7 @@ def with_writes_beside(run: JudgedCommand, *, elsewhere: bool) -> JudgedCommand:
 
 
 def not_clean_if_traced(result: Result, before: Result | None = None) -> Result:
-    """The result of what was traced: CLEAN only where it was CLEAN ``before``, without strace."""
+    """The result of the traced part: CLEAN only if the part ``before``, without strace, was CLEAN."""
     if result.verdict is not Verdict.CLEAN or (before and before.verdict is Verdict.CLEAN):
         return result
     why = TRACED_ONLY
@@ -67,7 +67,7 @@ def writes_beside(
 ) -> Writes:
     """The two writes of each stall of a capture that was recorded while strace ran beside it.
 
-    ``attached``: strace came when the program ran already. ``why`` says why a call has no line.
+    ``attached``: strace was attached to a running program. ``why`` says why a call has no line.
     """
     found = join(files, result, trace)
     sites = sites_in_the_trace(unplaced(found.pairs), trace, attached=attached, elsewhere=elsewhere)

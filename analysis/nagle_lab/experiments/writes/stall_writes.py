@@ -17,25 +17,25 @@ from nagle_lab.guard.tracing.calls import Call
 from nagle_lab.guard.tracing.java_sources import source_of
 from nagle_lab.guard.tracing.native_frames import CallSite
 
-_AT_ONCE_US = 1000  # what leaves so soon was not held
-_ONE = 1.5  # exchanges: by one, the share of a few differs by many points, and that says nothing
-_POINTS = 0.05  # by which shares with and without tracing may differ without a word
+_AT_ONCE_US = 1000  # data that leaves so soon was not held
+_ONE = 1.5  # exchanges: one more or less changes the share of a few by many points, which says nothing
+_POINTS = 0.05  # difference of the shares with and without tracing that is not mentioned
 MOST_STALLS = 1000  # that are listed one by one
-_BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # what a program begins in
-_WHOLE = ("/", "<", "[", "…")  # how the names of a program's own files begin
+_BEGINS = re.compile(r"<module>|(.*[.:])?main(\(.*)?")  # functions in which a program begins
+_WHOLE = ("/", "<", "[", "…")  # how names of a program's own files begin
 
 
 class CallPlaces:
-    """Where calls were made: by a hook's mark, or else by the native stack of the same call in another run."""
+    """Where calls were made: by a hook's mark, otherwise by the native stack of the same call in another run."""
 
     def __init__(self, native: dict[Call, CallSite] | None = None, why: Callable[[Call], str] | None = None) -> None:
         self._native = native or {}
         self._why = why or (lambda _: "")
 
     def pair(self, pair: CallPair) -> tuple[Write, Write]:
-        """Both calls of a stall, by the innermost places at which they differ, of the program and of libraries.
+        """Both calls of a stall, by the innermost places of the program and of libraries at which they differ.
 
-        A library's place is told only where the program's own are the same, or none.
+        A library's place is given only if the program's own places are the same, or there are none.
         """
         (mine, one, _), (other, two, _) = self._places(pair.trigger), self._places(pair.held)
         outer, inner = _first_difference(mine, other), _first_difference(one, two)
@@ -45,7 +45,7 @@ class CallPlaces:
         return self.write(pair.trigger, outer, inner), self.write(pair.held, outer, inner)
 
     def write(self, call: Call, outer: int = 0, inner: int = 0) -> Write:
-        """The call, with its place in the program and in the libraries: how many calls up, of each."""
+        """The call, with its place in the program and in the libraries, so many calls up in each."""
         program, libraries, why = self._places(call)
         return Write(
             call=call.name,
@@ -61,12 +61,12 @@ class CallPlaces:
         )
 
     def stack(self, call: Call) -> list[Place]:
-        """All places of a call, the innermost first: of libraries, then of the program."""
+        """All places of a call, innermost first: those in libraries, then those in the program."""
         program, libraries, _ = self._places(call)
         return [*libraries, *program]
 
     def option(self, call: Call) -> tuple[Write, Place | None]:
-        """The call that set an option, and where the program called the function it was made in."""
+        """The call that set an option, and where the program called the function that made it."""
         caller = next(iter(self._places(call)[0][1:]), None)
         return self.write(call), None if caller and _BEGINS.fullmatch(caller.function) else caller
 
@@ -74,7 +74,7 @@ class CallPlaces:
         """The program's, the libraries', each the innermost first, and why there is none."""
         if call.mark and call.mark.frames:
             places = [Place(source_of(file), line, name) for file, line, name in call.mark.frames]
-            # Of a library's file there is only the part behind its folder.
+            # For a library's file there is only the path inside its folder.
             libraries = list(takewhile(lambda place: not place.file.startswith(_WHOLE), places))
             return places[len(libraries) :], libraries, ""
         if found := self._native.get(call):
@@ -84,17 +84,17 @@ class CallPlaces:
 
 
 def _first_difference(some: Sequence[Place], others: Sequence[Place]) -> int:
-    """How many places two stacks share at the beginning; 0 where they do not differ."""
+    """How many places two stacks share at the beginning; 0 if they do not differ."""
     return next((i for i, (a, b) in enumerate(zip(some, others, strict=False)) if _spot(a) != _spot(b)), 0)
 
 
 def _spot(place: Place) -> tuple[str, int | str]:
-    """A line of code, whatever its function is called: Rust's have a name for each type they are made for."""
+    """A line of code without its function's name: Rust functions have a name for each type parameter."""
     return place.file, place.line or place.function
 
 
 def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: CallPlaces, problem: str) -> Writes:
-    """All that was found of these pairs; what is said besides stays as it is in ``empty``."""
+    """Everything found about these pairs; all other fields are those of ``empty``."""
     early = early_us(pairs)
     return replace(
         empty,
@@ -111,7 +111,9 @@ def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: C
 
 
 def compared(writes: Writes, exchanges: int, stalled: int) -> Writes:
-    """With how many exchanges there were, and stalled, without tracing; a note where that changed the share."""
+    """Add how many exchanges there were, and how many stalled, without tracing; and a note if tracing changed the
+    share.
+    """
     share = _share(writes.stalled_exchanges, writes.exchanges) - _share(stalled, exchanges)
     by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
     lines = ": the lines hold, but not how often each stalls" if writes.named else ""
@@ -133,7 +135,7 @@ _Named = tuple[CallPair, Write, Write]
 
 
 def groups_of(pairs: Iterable[CallPair], lines: CallPlaces) -> list[Group]:
-    """Stalls by the places of their writes, most first."""
+    """Stalls grouped by the places of their writes, the largest group first."""
     members: dict[object, list[_Named]] = defaultdict(list)
     for pair in pairs:
         trigger, held = lines.pair(pair)
@@ -169,17 +171,18 @@ def _group(members: Sequence[_Named], lines: CallPlaces) -> Group:
 
 
 def early_us(pairs: Sequence[CallPair]) -> float:
-    """How long before its bytes leave strace says that a call begins, µs: the median of triggers, which are not held.
+    """How long before its bytes leave a call begins, by strace's time, µs: the median over triggers, which are not
+    held.
 
-    strace takes its time before the kernel begins with the call; where the capture was taken elsewhere, it is also
-    the way there, and how far the clocks differ. 0 where no trigger left within a millisecond.
+    strace stamps a call before the kernel begins with it. If the capture was taken elsewhere, the value includes the
+    way there, and the difference of the clocks. 0 if no trigger left within a millisecond.
     """
     apart = [(pair.trigger_ts - pair.trigger.at) / 1e3 for pair in pairs]
     return round(median(at_once), 1) if (at_once := [us for us in apart if abs(us) < _AT_ONCE_US]) else 0.0
 
 
 def _held_write(pair: CallPair, lines: CallPlaces, early: float) -> HeldWrite:
-    """A stall by itself, where calls are so early, µs."""
+    """One stall with its two writes, if calls are stamped ``early`` µs too early."""
     stall = pair.stall
     return HeldWrite(
         stall.connection, stall.exchange, stall.trigger_frame, stall.release_frame, *lines.pair(pair),

@@ -1,4 +1,4 @@
-"""A command that stalled run again under strace: which two writes made each stall, and what tracing did to it."""
+"""A command that stalled, run again under strace: which two writes caused each stall, and what tracing changed."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ from nagle_lab.guard.tracing.strace_lines import MOST_BYTES
 from nagle_lab.guard.tracing.strace_output import read_trace
 
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
-_PROGRAMS = "programs"  # a folder of copies in that of the third, until their lines are known
+_PROGRAMS = "programs"  # in the third folder: copies of programs, until their lines are known
 _SLOWER, _AT_LEAST_S = 20, 60.0
 
 
@@ -41,7 +41,7 @@ def with_writes(
 ) -> JudgedCommand:
     """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
 
-    The command runs once more, and if something in it is native code, or its interpreter took no hook, twice.
+    The command runs once more; twice if some of it is native code, or its interpreter loaded no hook.
     """
     if first.result.verdict is not Verdict.STALL:
         return first
@@ -50,7 +50,7 @@ def with_writes(
     most_s = longest_s(first.guarded.outcome.took_s) if limit_s is None else limit_s
 
     def again(name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
-        """Run it under strace, with the hooks or native stacks. Raises NagleLabError where nothing was traced."""
+        """Run it under strace, with the hooks or native stacks. Raises NagleLabError if nothing was traced."""
         folder = first.guarded.folder / name
         folder.mkdir()
         environment = dict(surroundings.get("environment", {}))
@@ -70,7 +70,7 @@ def with_writes(
             raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
 
     def stacked() -> tuple[Trace, str]:
-        """With native stacks: the trace, and what is to be said of it. Raises NagleLabError."""
+        """Run it with native stacks: the trace, and notes about it. Raises NagleLabError."""
         guarded, trace = again(STACKED, stacks=True)
         ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
         return trace, ended if guarded.outcome.timed_out else ""
@@ -87,13 +87,13 @@ def with_writes(
 
 
 def longest_s(untraced_s: float, at_least_s: float = _AT_LEAST_S) -> float:
-    """How long what took so long may take under strace."""
+    """How long a command that took ``untraced_s`` may take under strace, s."""
     return max(_SLOWER * untraced_s, at_least_s)
 
 
 @dataclass(frozen=True)
 class NamedWrites:
-    """The two writes of what stalls, and the run that they are of; without one they say why there are none."""
+    """The two writes of each stall, and the run to which they belong; without a run they say why there are none."""
 
     writes: Writes
     capture: Path | None = None
@@ -112,7 +112,7 @@ def writes_of_traced(
 ) -> Writes:
     """The writes of a traced run's stalls; ``first`` is the result without tracing.
 
-    ``stacked`` runs the same once more with native stacks; it is called where lines are missing.
+    ``stacked`` runs the same once more with native stacks; it is called if lines are missing.
     """
     s = first.summary
     empty, notes = no_writes(first, "", result), what_is_cut(trace)
@@ -130,7 +130,7 @@ def writes_of_traced(
 
 
 def missing_calls(found: Joined, trace: Trace) -> str:
-    """How many stalls have calls that are not known, and why, in a sentence; empty where all are known."""
+    """How many stalls have unknown calls, and why, in a sentence; empty if all are known."""
     if not (missing := found.missing.total()):
         return ""
     whys = dict(found.missing)
@@ -144,7 +144,7 @@ def missing_calls(found: Joined, trace: Trace) -> str:
 def _native(
     pairs: Sequence[CallPair], trace: Trace, stacked: Callable[[], tuple[Trace, str]]
 ) -> tuple[dict[Call, CallSite], str]:  # fmt: skip
-    """Places of the calls that have none from a hook, and what went wrong with that."""
+    """Places of the calls for which no hook gave one, and what went wrong."""
     calls = unplaced(pairs, trace.hooked)
     if not calls:
         return {}, ""
@@ -164,7 +164,7 @@ def _why_no_line(call: Call, trace: Trace) -> str:
 
 
 def _ended(first: JudgedCommand, guarded: Guarded) -> list[str]:
-    """How the traced run ended otherwise than the first."""
+    """How the traced run ended, if differently from the first."""
     outcome, before = guarded.outcome, first.guarded.outcome
     if outcome.timed_out and not before.timed_out:
         return [f"the traced run was ended after {outcome.took_s:.0f} s; it is judged up to there"]
@@ -174,7 +174,7 @@ def _ended(first: JudgedCommand, guarded: Guarded) -> list[str]:
 
 
 def what_is_cut(trace: Trace) -> list[str]:
-    """That a trace is not whole; nothing where it is."""
+    """A sentence if a trace is incomplete; otherwise empty."""
     if not trace.cut:
         return []
     return [f"only the first {MOST_BYTES // 1_000_000} MB of the trace were kept, or its last line is cut"]
