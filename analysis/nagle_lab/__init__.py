@@ -25,7 +25,7 @@ __all__ = [
     "__version__", "analyze", "analyze_same_traffic",
 ]  # fmt: skip
 
-# Loaded when asked for: `nagle-lab --version` needs none of them.
+# Loaded on first use: `nagle-lab --version` needs none of them.
 _HOMES = {
     "Analysis": "diagnosis.analysis",
     "Connection": "diagnosis.result.result",

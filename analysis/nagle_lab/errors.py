@@ -1,4 +1,4 @@
-"""How nagle-lab ends: its exit codes, and the one error that reaches a person; and text that is safe to show."""
+"""How nagle-lab ends: its exit codes, the one error that reaches a person, and text that is safe to show."""
 
 import errno
 import sys
@@ -42,12 +42,12 @@ _TO_DO = {
     errno.ENFILE: "too many open files on this machine: close some programs",
     errno.EAGAIN: "no more processes or threads: raise `ulimit -u`, or end some",
 }
-DISK_FULL = "disk full while writing"  # how such a line begins
+DISK_FULL = "disk full while writing"  # how the line of such an error begins
 _BY_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def os_problem(error: OSError) -> NagleLabError:
-    """The error that says what the operating system refused, of which file, and what to do."""
+    """The error that says what the operating system refused, for which file, and what to do."""
     if "No usable temporary directory" in str(error):
         return NagleLabError("no folder for temporary files can be written: set TMPDIR to one that can")
     to_do = _TO_DO.get(error.errno or 0, f"{error.strerror or error}: check the path and its permissions")
@@ -56,7 +56,7 @@ def os_problem(error: OSError) -> NagleLabError:
 
 
 def disk_full(error: OSError, what: str, folder: Path) -> str:
-    """Say that ``what`` could not be written in ``folder`` for want of room; empty where it was something else."""
+    """A line that says that ``what`` found no room in ``folder``; empty if the error is another one."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return ""
     return f"{DISK_FULL} {what}: make room in {folder}"
@@ -64,7 +64,7 @@ def disk_full(error: OSError, what: str, folder: Path) -> str:
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """In the block nothing else is written than ``file``: what the system refuses says so, where it names no file."""
+    """Within the block only ``file`` is written, so an error of the system without a file's name gets that name."""
     try:
         yield
     except OSError as error:
@@ -74,7 +74,7 @@ def naming(file: Path) -> Iterator[None]:
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
-    """The exit code that speaks for several: unusable before contradicted before inconclusive; OK for none."""
+    """The exit code for several: unusable before contradicted before inconclusive; OK if there are none."""
     order = (Exit.OK, Exit.INCONCLUSIVE, Exit.CONTRADICTED, Exit.UNUSABLE, Exit.INTERRUPTED)
     return max(codes, key=order.index, default=Exit.OK)
 
@@ -85,7 +85,7 @@ def printable(text: str) -> str:
 
 
 def last_line(text: str, otherwise: str = "") -> str:
-    """The last line of what a program printed that is not blank, without blanks around it; else ``otherwise``."""
+    """The last nonblank line that a program printed, stripped; ``otherwise`` if there is none."""
     return next(filter(None, map(str.strip, reversed(text.splitlines()))), otherwise)
 
 

@@ -1,1 +1,1 @@
-"""What the experiments came to: on the screen, and as pages of Markdown."""
+"""Results of experiments: on the screen, and as pages of Markdown."""

@@ -15,7 +15,7 @@ from nagle_lab.reports.screens.terminal import STYLE, ruled_table
 from nagle_lab.reports.words.numbers import NONE, number, ratio, request_time, share, thousands
 
 BESIDE = 3  # subjects beside the first in one table of the screen
-_MOST = 24  # differences on the screen; a page has them all
+_MOST = 24  # differences on the screen; a page has all
 _TWO_DECIMALS = {"packets_per_request", "wire_bytes_per_payload_byte"}
 _REQUEST_TIMES = {"request_p50_ms", "request_p99_ms"}
 _COUNTS = {"delayed_acks", "kernel_delayed_acks"}
@@ -28,7 +28,9 @@ _IN_A_SENTENCE = {  # figure → what follows its gain
 
 
 def show_comparison(comparison: Comparison, screen: Console) -> None:
-    """Verdicts, figures, gains over the first, and what differs; several tables where there are many."""
+    """Print verdicts, figures, gains over the first, and what differs; in several tables if there are many
+    subjects.
+    """
     subjects, names = comparison.subjects, names_of(comparison)
     for at in range(1, len(subjects), BESIDE):
         columns = [0, *range(at, min(at + BESIDE, len(subjects)))]
@@ -70,9 +72,9 @@ _GAP = 3  # columns between two columns of a table
 
 
 def _heads(names: Sequence[str], rows: Sequence[Sequence[str]], width: int, numbers: Iterable[int]) -> list[str]:
-    """The heads of the columns of these names, in lines; letters where a name does not fit without cutting a word.
+    """The column heads for these names, in lines; letters instead if a name does not fit without cutting a word.
 
-    ``rows`` begin with a name of their own, and may end in words; ``numbers`` are those of the subjects.
+    ``rows`` begin with their own name, and may end in words; ``numbers`` are those of the subjects.
     """
     first = max((len(row[0]) for row in rows), default=0)
     words = _WORDS if rows and len(rows[0]) > 1 + len(names) else 0
@@ -83,7 +85,7 @@ def _heads(names: Sequence[str], rows: Sequence[Sequence[str]], width: int, numb
 
 
 def _in_lines(name: str, most: int) -> str | None:
-    """A name in lines of at most so many columns, which end where a folder or a word of it does; None: it cannot be.
+    """A name in lines of at most so many columns, broken after folders or words; None if that is impossible.
 
     Paths are divided where their folders end.
     """
@@ -109,7 +111,7 @@ def _heading(subject: Subject, letter: str) -> Text:
 
 
 def sentences(comparison: Comparison) -> Iterator[str]:
-    """The gain of each subject over the first in one sentence, in words that claim nothing for equal figures."""
+    """The gain of each subject over the first, in one sentence that claims nothing for equal figures."""
     first, *names = names_of(comparison)
     for name, gains in zip(names, comparison.gains, strict=True):
         changes = [f"{gains[figure].words}{what}" for figure, what in _IN_A_SENTENCE.items() if gains[figure].notable]
@@ -118,7 +120,7 @@ def sentences(comparison: Comparison) -> Iterator[str]:
 
 
 def names_of(comparison: Comparison) -> list[str]:
-    """A name for each subject: its variant where all are of one scenario, its source where names are not unique."""
+    """A name for each subject: its variant if all are of one scenario, its source if names are not unique."""
     names = [subject.name for subject in comparison.subjects]
     one_scenario = len({name.partition(" / ")[0] for name in names}) == 1
     return [
@@ -146,7 +148,7 @@ class FigureRow:
 
 
 def figure_rows(comparison: Comparison, columns: Sequence[int]) -> Iterator[FigureRow]:
-    """Every figure that any of the subjects in ``columns`` has; the first of all is among them, in front."""
+    """Every figure that any of the subjects in ``columns`` has; the first subject is always the first of these."""
     for quantity in QUANTITIES:
         figures = [comparison.subjects[i].figures[quantity.name] for i in columns]
         if any(figure is not None for figure in figures):
@@ -164,7 +166,7 @@ def difference_rows(comparison: Comparison) -> list[list[str]]:
 
 
 def _value(quantity: Quantity, value: float | None) -> str:
-    """A figure as it stands in tables; its unit is in the row's name."""
+    """A figure as tables show it; its unit is in the row's name."""
     if value is None:
         return NONE
     if quantity.name == "stalled_share":

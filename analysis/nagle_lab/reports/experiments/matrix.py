@@ -25,7 +25,7 @@ _HEADINGS = (
     ("wire B", "/ byte"),
     ("delayed ACKs", "seen/kernel"),
 )
-_NARROW = 100  # up to this many columns of the screen every one counts
+_NARROW = 100  # on screens up to this width every column counts
 _WORDS = 2  # columns of words; those after them are figures
 _RATE = "per s"  # the words of such a measure say so
 _MARKS = {
@@ -47,7 +47,7 @@ PREAMBLE = (
 
 
 def show_matrix(matrix: Matrix, screen: Console) -> None:
-    """A table for each scenario, with its claims, and at last what is not as expected."""
+    """Print a table for each scenario, with its claims, and finally what is not as expected."""
     for scenario, rows in matrix.by_scenario():
         screen.print(
             "", Text.assemble((scenario.name, "bold"), f": {scenario.title}"), _table(rows, screen.width), sep="\n"
@@ -90,7 +90,7 @@ def cells(row: VariantRow) -> list[str]:
 
 
 def _as_expected(row: VariantRow) -> str:
-    """How many of the runs are as expected; of a single one yes or no, and neither where it is inconclusive."""
+    """How many of the runs are as expected; for a single run yes or no, or neither if it is INCONCLUSIVE."""
     if len(row.outcomes) > 1:
         return f"{row.as_expected}/{len(row.outcomes)}"
     only = row.outcomes[0]
@@ -109,7 +109,9 @@ def _claims(results: Sequence[ClaimResult]) -> Table:
 
 @dataclass(frozen=True)
 class ClaimInWords:
-    """A published figure, ours and what it is, which would count as reproduced, how far ours does, and why."""
+    """A published figure; ours, and what it is; the range that counts as reproduced; how far ours is reproduced; and
+    why.
+    """
 
     published: str
     figure: str
@@ -120,7 +122,7 @@ class ClaimInWords:
 
 
 def claim_in_words(result: ClaimResult) -> ClaimInWords:
-    """The cells that a claim has in tables, in words."""
+    """The cells of a claim in tables, in words."""
     claim, measure = result.claim, result.measure
     asked = f"reproduced: {_span(claim.reproduced)}" + (f", partly: {_span(claim.partly)}" if claim.partly else "")
     figure, what = _figure(result.of, measure.unit), f"{measure.words}, {claim.of}"
@@ -147,7 +149,7 @@ def heading(matrix: Matrix) -> str:
 
 
 def summary(matrix: Matrix) -> str:
-    """How many runs are as expected, and how long all took."""
+    """How many runs are as expected, and how long they took together."""
     missing = f", {matrix.planned - matrix.done} not made" if matrix.done < matrix.planned else ""
     minutes, seconds = divmod(matrix.about.get("took_s", 0), 60)
     took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

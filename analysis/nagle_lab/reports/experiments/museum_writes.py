@@ -17,7 +17,7 @@ from nagle_lab.reports.words.numbers import NONE, share
 
 
 def show_traced(traced: Sequence[TracedExhibit], screen: Console) -> None:
-    """Print both writes of each exhibit, and what is not as its source says."""
+    """Print both writes of each exhibit, and where they differ from its source."""
     listed = ruled_table("exhibit", "language", "trigger", "held", "")
     for one in traced:
         trigger, held = (Text(printable(said)) for said in _said(one))
@@ -30,7 +30,7 @@ def show_traced(traced: Sequence[TracedExhibit], screen: Console) -> None:
 
 
 def traced_line(traced: Sequence[TracedExhibit]) -> str:
-    """A line: how many exhibits have the writes of their sources, of those that could run."""
+    """A line: how many of the exhibits that could run have the writes that their sources name."""
     ran = [one for one in traced if one.could_run]
     right = sum(one.code is Exit.OK for one in ran)
     missing = f", {len(traced) - len(ran)} could not run here" if len(ran) < len(traced) else ""
@@ -80,7 +80,7 @@ def _by_language(traced: Sequence[TracedExhibit]) -> Iterator[list[str]]:
 
 
 def _weight(ran: Sequence[TracedExhibit]) -> str:
-    """What tracing does to the share of stalled exchanges, and to the time."""
+    """How tracing changes the share of stalled exchanges and the time."""
     points = sorted(abs(_shares(one)[1] - _shares(one)[0]) * 100 for one in ran)
     times = sorted(one.traced_s / one.untraced_s for one in ran if one.untraced_s)
     return (
@@ -123,13 +123,13 @@ def _said(traced: TracedExhibit) -> tuple[str, str]:
 
 
 def _place(write: Write) -> str:
-    """The line of the library, else the program's: an exhibit is a program that uses the software."""
+    """The library's line, otherwise the program's: an exhibit is a program that uses the software."""
     place = write.library or write.program
     return _short(place) if place else f"no line: {write.why_no_line}"
 
 
 def _short(place: Place) -> str:
-    """A file by at most its last three names: exhibits are installed where nobody else has them."""
+    """The last three parts of a file's path, at most: exhibits are installed where nobody else has them."""
     file = "/".join(place.file.rsplit("/", 3)[-3:])
     return f"{file}:{place.line} {place.function}" if file else place.function
 

@@ -1,4 +1,6 @@
-"""TCP_NODELAY set on living sockets: which, and what it did, on the screen and as JSON ``nagle-lab-nodelay/1``."""
+"""TCP_NODELAY set on open sockets: on which, and with what effect, on the screen and as JSON
+``nagle-lab-nodelay/1``.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ _STYLE = {Exit.OK: "bold green", Exit.CONTRADICTED: "bold red", Exit.INCONCLUSIV
 
 @dataclass
 class NodelayRun:
-    """What was done, as it goes; at the end it is what JSON says."""
+    """What has been done so far; at the end it becomes the JSON."""
 
     program: str
     state: Literal["on", "off"]
@@ -63,16 +65,16 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class NodelayReport(msgspec.Struct, frozen=True):
-    """TCP_NODELAY tried on the living."""
+    """TCP_NODELAY tried on a running program."""
 
     schema: Literal["nagle-lab-nodelay/1"]
     program: str
-    state: Literal["on", "off"]  # what was asked for
+    state: Literal["on", "off"]  # the requested state
     set: list[Changed]
     taken_back: list[Changed]  # by off, or at the end of --for
     before: Recorded | None  # None, as after: nothing was recorded
     after: Recorded | None
-    conclusion: str  # a sentence; "" where nothing was recorded
+    conclusion: str  # a sentence; "" if nothing was recorded
     exit_code: Annotated[int, msgspec.Meta(ge=0, le=3)]
 
 
@@ -101,7 +103,7 @@ def _recorded(recording: ProgramRecording) -> Recorded:
 
 
 def names(sockets: Sequence[HostSocket]) -> list[str]:
-    """A line for each of the first twenty sockets, and one for how many more there are."""
+    """A line for each of the first twenty sockets, and one for the number of others."""
     lines = [_name(one) for one in sockets[:MOST]]
     more = len(sockets) - MOST
     return [*lines, *([f"and {more:,} more"] if more > 0 else [])]

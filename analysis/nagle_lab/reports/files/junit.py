@@ -20,7 +20,7 @@ from nagle_lab.runs.run import Run
 if TYPE_CHECKING:  # a diagnosis needs no lab
     from nagle_lab.experiments.matrix import Matrix
 
-NO_TIME = "1970-01-01T00:00:00"  # where a suite has none: the schema demands one
+NO_TIME = "1970-01-01T00:00:00"  # for a suite without a time: the schema requires one
 _KINDS = {Exit.CONTRADICTED: "failure", Exit.UNUSABLE: "error", Exit.INCONCLUSIVE: "skipped"}
 
 
@@ -49,9 +49,9 @@ class Suite:
 def case_of_capture(
     result: Result, code: Exit, expected: str | None, writes: Writes | None = None, took_s: float = 0.0
 ) -> Case:
-    """A capture, held against ``expected`` or nothing; with the two writes of its stalls, where they are known.
+    """A capture, compared with ``expected`` if given; with the two writes of its stalls if they are known.
 
-    ``took_s`` is how long what was recorded ran, where that is known.
+    ``took_s`` is how long the recorded command ran, if that is known.
     """
     against = f"expected {expected}, found {result.verdict}: " if code is Exit.CONTRADICTED else ""
     by = "; ".join(" ".join(pair_lines(group)) for group in writes.groups[:1]) if writes else ""
@@ -60,7 +60,9 @@ def case_of_capture(
 
 
 def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:
-    """A run, with what ran and how every witness compares; ``contradictions`` of what was expected."""
+    """A run, with what ran and how every witness compares; ``contradictions`` are differences from its
+    expectation.
+    """
     m = run.manifest
     reason = "; ".join([*contradictions, run.reason])
     took = sum(m.timings_s.values())
@@ -137,5 +139,5 @@ def _token(text: str) -> str:
 
 
 def _time(started: str) -> str:
-    """To the second, UTC without saying so, as the schema wants it."""
+    """A time to the second, in UTC but without a zone, as the schema requires."""
     return started[:19] if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", started[:19]) else NO_TIME

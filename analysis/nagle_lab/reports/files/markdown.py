@@ -23,7 +23,7 @@ _SIGNS = {"STALL": "🔴", "CLEAN": "🟢", "INCONCLUSIVE": "🟡", "INVALID": "
 def escaped(text: str) -> str:
     """Text that Markdown shows as it is: no markup, no HTML, no mention, no line break."""
     harmless = _SPECIAL.sub(r"\\\1", html.escape(printable(text), quote=False))
-    return harmless.replace("@", "@\u200b")  # a mention is made of the page's text, whatever escapes it
+    return harmless.replace("@", "@\u200b")  # mentions are made from the page's text, even if it is escaped
 
 
 def table(headings: Sequence[str], rows: Iterable[Iterable[str]], words: Container[int] = range(99)) -> Iterator[str]:
@@ -48,8 +48,8 @@ def page_of_capture(
 ) -> str:
     """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts.
 
-    ``writes`` are the two of each stall, where they are known; ``slow``: whether somebody looks because it is slow;
-    ``about``: names and values of what is to be said first.
+    ``writes`` are the two writes of each stall, if they are known; ``slow``: whether the reader looks because it is
+    slow; ``about``: names and values to show first.
     """
     outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
     rows = [*about, *_figures(result, writes, slow=slow), *(("damage", damage) for damage in result.quality.damage)]
@@ -57,7 +57,7 @@ def page_of_capture(
 
 
 def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) -> str:
-    """A judged run, with the ladder of its typical stall; ``contradictions`` of what was expected."""
+    """A judged run, with the ladder of its typical stall; ``contradictions`` are differences from its expectation."""
     m, load = run.manifest, run.witnesses.load
     outcome = f"{_SIGNS[run.verdict]} {run.verdict}"
     if run.verdict.is_conclusive:

@@ -73,7 +73,7 @@ _BEGINS_FORMULA = tuple("=+-@＝＋－＠")  # full-width ones too, where East A
 
 
 class CsvWriter:
-    """CSV as RFC 4180 has it, but lines end in a newline; UTF-8, first line the names."""
+    """CSV as in RFC 4180, but lines end in a newline; UTF-8; the first line has the names."""
 
     def __init__(self, stream: BinaryIO, columns: Sequence[Column]) -> None:
         self._columns = columns
@@ -118,7 +118,7 @@ WRITERS: dict[str, type[CsvWriter | ParquetWriter]] = {"csv": CsvWriter, "parque
 
 
 def beside(file: Path) -> list[Path]:
-    """The files that a table ``file`` of stalls has beside it: of connections, and of exchanges."""
+    """The files beside a table ``file`` of stalls: those of connections and of exchanges."""
     return [file.with_name(f"{file.stem}.{what}{file.suffix}") for what in ("connections", "exchanges")]
 
 
@@ -126,7 +126,7 @@ def beside(file: Path) -> list[Path]:
 def table_files(file: Path, writer: type[CsvWriter | ParquetWriter]) -> Iterator["TableFiles"]:
     """Stalls in ``file``, beside it ``NAME.connections.EXT`` and ``NAME.exchanges.EXT``; whole or not at all.
 
-    Left by an exception it removes what it wrote.
+    After an exception it removes what it wrote.
     """
     tables = (STALL_COLUMNS, CONNECTION_COLUMNS, EXCHANGE_COLUMNS)
     with ExitStack() as stack:
@@ -145,7 +145,7 @@ def _closing(writer: CsvWriter | ParquetWriter, file: Path) -> Iterator[CsvWrite
 
 
 class TableFiles:
-    """The open files of a table's stalls, connections and exchanges; ``file`` is what the first is called."""
+    """The open files of a table's stalls, connections and exchanges; ``file`` is the path of the first."""
 
     def __init__(self, file: Path, writers: Sequence[CsvWriter | ParquetWriter]) -> None:
         self._file, self._writers = file, writers

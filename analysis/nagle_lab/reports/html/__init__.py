@@ -2,5 +2,5 @@
 
 import logging
 
-# As soon as Matplotlib is imported it warns where its list of fonts cannot be kept: of no use to a reader.
+# When imported, Matplotlib warns if it cannot store its list of fonts, which is of no use to a reader.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)

@@ -16,9 +16,9 @@ from nagle_lab.reports.html.shown import Shown
 from nagle_lab.reports.words.numbers import IDLE_GAPS, cause_name, number, share, thousands
 
 _SIZE = 8  # of marks
-_TOPS = (1, 2, 5, 10, 20, 40, 60, 80, 100, 101)  # percent: where an axis may end; rounding may exceed 100
+_TOPS = (1, 2, 5, 10, 20, 40, 60, 80, 100, 101)  # percent: possible ends of an axis; rounding may exceed 100
 _FOOT = 0.03  # of an axis: the least height of a bar
-_LEAST_SPAN = 12  # of an axis of time: its end by its beginning
+_LEAST_SPAN = 12  # of an axis of time: the least ratio of its end to its beginning
 _COLOUR_OF = {"STALL": Ink.STALL, "CLEAN": Ink.CLEAN}
 
 # ----------------------------------------------------------------------------------- time and sequence
@@ -72,7 +72,7 @@ def _key(ax: Axes, held: str) -> None:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A histogram to draw, its percentiles, and how to call it."""
+    """A histogram to draw, its percentiles, and its name."""
 
     name: str
     histogram: Histogram
@@ -81,7 +81,7 @@ class Distribution:
 
 
 def durations_of(several: Sequence[Shown]) -> list[Distribution]:
-    """The exchange times of each; of a single one its waits, too."""
+    """The exchange times of each capture; for a single one also its waits."""
     drawn = []
     for of in several:
         summary, histograms = of.result.summary, of.result.histograms
@@ -113,7 +113,7 @@ def _distribution(drawing: Plot, ax: Axes, durations: Distribution) -> None:
     most = max(100 * count / of.count for *_, count in of.bins)
     top = next(top for top in _TOPS if most <= top)
     for low, high, count in of.bins:
-        left = low or high / 2  # a logarithmic axis has no 0: what takes less than a microsecond
+        left = low or high / 2  # a logarithmic axis has no 0, for times below a microsecond
         part = count / of.count
         seen = max(100 * part, _FOOT * top)  # so that even a single one can be seen
         bar = ax.bar(left, seen, width=high - left, align="edge", facecolor=colour, lw=0)[0]
@@ -136,7 +136,7 @@ def _distribution(drawing: Plot, ax: Axes, durations: Distribution) -> None:
 
 
 def _decades(ax: Axes) -> None:
-    """A logarithmic axis of x, with as many labels as it has room for."""
+    """A logarithmic x axis, with as many labels as fit."""
     ax.set_xscale("log")
     low, high = ax.get_xlim()
     labelled = (1,) if high / low > 3e3 else (1, 2, 3, 4, 5, 6, 8) if high / low < 6 else (1, 2, 5)
@@ -151,7 +151,7 @@ def _decades(ax: Axes) -> None:
 def cause_plot(causes: Mapping[Cause, CountAndTime], *, is_open: bool = False) -> Markup:
     """Where the time of the idle gaps went, a bar for each cause.
 
-    ``is_open``: whether it could not be told if data waited for some late ACKs.
+    ``is_open``: whether it is not known if data waited for some late ACKs.
     """
     ordered = sorted(causes.items(), key=lambda item: item[1].total_ms)
     total = sum(gap.total_ms for _, gap in ordered) or 1.0
@@ -249,4 +249,4 @@ def cliff_plot(points: Sequence[SizePoint], edges: Sequence[tuple[int, int]], pa
     return drawing.svg
 
 
-_DOUBLINGS = 8  # from so large a span of sizes on, a logarithmic axis
+_DOUBLINGS = 8  # a span of so many doublings or more gets a logarithmic axis

@@ -57,7 +57,7 @@ def heat_map(heat: Heat) -> Markup:
 
 
 def level(lost: float, most: float) -> int:
-    """How dark a cell is: 1 to LEVELS, each for four times the loss of the one below; 0 where nothing was lost."""
+    """How dark a cell is: 1 to LEVELS, each for four times the loss of the previous one; 0 if nothing was lost."""
     return max(1, LEVELS - int(math.log(most / lost, 4))) if lost > 0 else 0
 
 
@@ -72,7 +72,7 @@ def words(heat: Heat, row: int, column: int) -> list[str]:
 
 
 def column_labels(heat: Heat) -> list[tuple[int, str]]:
-    """The columns that have a label below, and which: as many as fit, at most four."""
+    """The columns with a label below, and their labels: as many as fit, at most four."""
     count = len(heat.begins)
     each = next(step for step in (1, 2, 3, 4, 6, 8, 12, 24, 48) if count / step <= 4)
     short = (

@@ -1,9 +1,9 @@
 """The ladder diagram as SVG: client left, server right, time downwards and to scale.
 
-The axis is to scale, so that a wait is as long as it looks. Arrows that would lie on one another there are moved
-down, one below the other. Labels need still more room: they stand in a column of their own, and a thin line leads
-from the exact moment on the axis to the label, and from there to the arrow. Here is where things are; how they are
-drawn is in the template and the style sheet.
+The axis is to scale, so that a wait is as long as it looks. Arrows that would overlap are moved down, one below the
+other. Labels need still more room: they have a column of their own, and a thin line leads from the exact moment on
+the axis to the label, and from there to the arrow. This module computes positions; the template and the style sheet
+draw.
 """
 
 import math
@@ -22,7 +22,7 @@ _MICROSECOND, _MILLISECOND, _SECOND = 10**3, 10**6, 10**9  # ns
 
 
 def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
-    """The rows of a ladder, those of its stall marked; ``scale``: units per ns, without it one that fits."""
+    """The rows of a ladder, with those of its stall marked; ``scale``: units per ns, by default one that fits."""
     moments, written, wait = moments_of(ladder), ladder.written, wait_of(ladder)
     time = axis(event_moments(ladder), scale or scale_of(ladder), _TOP, wait)
     exact = [time.y(ns) for ns in [*moments, *(call_moment(one.ns, moments) for one in written)]]
@@ -63,10 +63,11 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
 
 
 def _fitted(text: str, most: float, size: float = 1.0) -> Markup:
-    """Attributes of a text that is squeezed where it is wider than ``most`` units; its letters are of ``size`` em.
+    """Attributes of a text that is squeezed if it is wider than ``most`` units; its letters have a size of ``size``
+    em.
 
-    How wide it is only a browser knows: there report.js squeezes what is too long, and nothing that is shorter, which
-    that would stretch. Where no script runs, what surely is too long is squeezed.
+    Only a browser knows the exact width: there report.js squeezes texts that are too long, and no shorter ones, which
+    would be stretched. Without scripts, only texts that are surely too long are squeezed.
     """
     em = sum(_NARROW if letter in _NARROW_ONES else _WIDE for letter in text)
     attributes = f' data-most="{most:g}"'
@@ -76,14 +77,14 @@ def _fitted(text: str, most: float, size: float = 1.0) -> Markup:
 
 
 def _later(ladder: Ladder) -> str:
-    """How long after the late ACK the release comes, in two figures; empty where the capture lacks that ACK."""
+    """How long after the late ACK the release comes, in two figures; empty if the capture lacks that ACK."""
     if not ladder.stall or ladder.stall.ack_frame is None:
         return ""
     return span_text(float(f"{ladder.stall.release_us:.2g}") * _MICROSECOND)
 
 
 def moved_down(exact: Sequence[float], least: float) -> list[float]:
-    """Each place, or where that is too near to the one above it, the first place below that is ``least`` away."""
+    """Each place, moved down if necessary, so that it is at least ``least`` below the one above it."""
     placed, lowest = list(exact), -math.inf
     for i in sorted(range(len(exact)), key=exact.__getitem__):
         placed[i] = lowest = max(exact[i], lowest + least)
@@ -91,7 +92,7 @@ def moved_down(exact: Sequence[float], least: float) -> list[float]:
 
 
 def _labels(arrows: Sequence[float], time: Axis) -> list[float]:
-    """Where the labels of arrows are, then those of breaks: all in one column, in order of their moments."""
+    """The places of the labels of arrows, then of breaks: all in one column, in order of their moments."""
     at = [*arrows, *(each.y for each in time.breaks)]
     order = sorted(range(len(at)), key=at.__getitem__)
     placed = dict(zip(order, apart([at[i] for i in order], _LABEL), strict=True))
@@ -99,8 +100,8 @@ def _labels(arrows: Sequence[float], time: Axis) -> list[float]:
 
 
 def apart(exact: Sequence[float], least: float) -> list[float]:
-    """The places nearest to ``exact`` (least squares), none above the first, that are at least so far apart."""
-    blocks: list[tuple[float, int]] = []  # mean and size, of places less the distances before each: they only grow
+    """The places nearest to ``exact`` (least squares) that are at least so far apart, none above the first."""
+    blocks: list[tuple[float, int]] = []  # mean, size; of places less the distances before each: growing
     for i, y in enumerate(exact):
         mean, size = y - i * least, 1
         while blocks and blocks[-1][0] >= mean:
@@ -118,12 +119,12 @@ def span_text(ns: float) -> str:
 
 
 def _unit(span: float) -> tuple[str, int]:
-    """The unit in which so many ns take few digits, and its ns."""
+    """The unit in which so many ns take few digits, and its length in ns."""
     if span < _MILLISECOND:
         return "µs", _MICROSECOND
     return ("ms", _MILLISECOND) if span < _SECOND else ("s", _SECOND)
 
 
 def _tick(value: float, step: float) -> str:
-    """The text of a tick, with as many decimals as tell it from the next."""
+    """The text of a tick, with as many decimals as distinguish it from the next."""
     return f"{value:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"

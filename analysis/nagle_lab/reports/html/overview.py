@@ -17,7 +17,9 @@ from nagle_lab.reports.html.time_axis import common_scale
 
 
 def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
-    """Several runs or captures side by side; ``parts`` are those compared, in the same order: a whole document."""
+    """Several runs or captures side by side; ``parts`` are the parts compared, in the same order. A whole
+    document.
+    """
     parts = [replace(of, name=subject.name) for of, subject in zip(parts, comparison.subjects, strict=True)]
     return page(
         "comparison.html.j2",
@@ -32,7 +34,7 @@ def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
 
 
 def matrix_page(matrix: Matrix) -> str:
-    """Every scenario and variant that was run, with the claims held against them: a whole document."""
+    """Every scenario and variant that was run, with the claims about them: a whole document."""
     return page(
         "matrix.html.j2",
         title=f"nagle-lab: {tables.heading(matrix)}",

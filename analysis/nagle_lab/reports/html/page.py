@@ -1,4 +1,4 @@
-"""The pages as whole documents: what their templates call, besides what every template may."""
+"""The pages as whole documents, and the functions that only their templates call."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ from nagle_lab.reports.words.numbers import IDLE_GAPS, NONE
 from nagle_lab.runs.manifest import Manifest
 
 _NAMES = {"nagle_lab": "nagle-lab", "git_revision": "git revision"}
-# What the stall, and the times in a report, depend on.
+# Settings on which the stall, and the times in a report, depend.
 _SYSCTLS = (
     "tcp_autocorking", "tcp_congestion_control", "tcp_pingpong_thresh", "tcp_backlog_ack_defer", "tcp_timestamps",
     "tcp_sack", "tcp_slow_start_after_idle", "tcp_rto_min_us", "tcp_limit_output_bytes", "tcp_notsent_lowat",
@@ -24,14 +24,14 @@ _OFFLOADS = (
 
 
 def page(template: str, /, **values: object) -> str:
-    """Fill in the template of a page. Raises UndefinedError where it asks for what is not there."""
+    """Fill in the template of a page. Raises UndefinedError if it uses an undefined value."""
     return render(template, **values)
 
 
 def report_page(parts: Sequence[Shown], unusable: Sequence[tuple[str, str]] = ()) -> str:
     """One capture or run in full, or several, one below the other: a whole document.
 
-    ``unusable`` are the names of others that could not be read, and why.
+    ``unusable`` are the names of inputs that could not be read, and why.
     """
     names = dict.fromkeys([f"{of.verdict} {of.name}" for of in parts] + [name for name, _ in unusable])
     return page("report.html.j2", title=", ".join(names), parts=parts, unusable=unusable)
@@ -50,13 +50,13 @@ def _environment_tables(manifest: Manifest) -> Iterator[tuple[str, list[str], li
 
 
 def _settings(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[list[str]]:
-    """A row for each of the ``names`` that is set in any place; sysctls go by the last part of their name."""
+    """A row for each of the ``names`` that is set anywhere; sysctls are called by the last part of their name."""
     short = [{key.rpartition(".")[2]: value for key, value in of.items() if value is not None} for of in places]
     return [[name, *(str(of.get(name, NONE)) for of in short)] for name in names if any(name in of for of in short)]
 
 
 def _plots() -> Mapping[str, Any]:
-    """What draws with Matplotlib; nothing where that is missing, as in a browser: then pages have no plots."""
+    """The functions that draw with Matplotlib; none if it is missing, as in a browser: then pages have no plots."""
     if find_spec("matplotlib") is None:
         return {"plots": False}
     from nagle_lab.reports.html import charts  # noqa: PLC0415

@@ -1,7 +1,7 @@
 """Plots, drawn by Matplotlib as SVG whose colours and sizes of letters are the style sheet's.
 
-So one drawing does for light and dark, screen and paper, desk and phone. What can be pointed at is a *mark*: a group
-with the text of its tip.
+So one drawing suits light and dark, screen and paper, desk and phone. An element with a tip is a *mark*: a group with
+the text of its tip.
 """
 
 import io
@@ -23,7 +23,7 @@ from nagle_lab.reports.html.template import attribute_lines, text
 
 
 class Ink(StrEnum):
-    """Stand-ins that Matplotlib knows how to draw, each for the colour of that name in the style sheet."""
+    """Placeholder colours that Matplotlib can draw, each for the colour of that name in the style sheet."""
 
     INK = "#0000a0"
     MUTED = "#0000a1"
@@ -39,7 +39,7 @@ class Ink(StrEnum):
 
 
 WIDTH = 600  # units of the drawing
-_LETTERS = 18  # the largest that the style sheet makes them, so that there is room for them
+_LETTERS = 18  # the largest size in the style sheet, so that there is room for it
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.image_inline": True,
@@ -72,7 +72,7 @@ _IDS = r' id="(?:figure|axes|patch|line2d|text|matplotlib\.axis|xtick|ytick|lege
 
 
 class Plot:
-    """One drawing: its axes, one for each panel; ``svg`` when it is done."""
+    """One drawing: its axes, one per panel; ``svg`` when it is finished."""
 
     def __init__(self, label: str, height: int, panels: int) -> None:
         self.svg = Markup()
@@ -82,7 +82,7 @@ class Plot:
         self._marks: dict[str, Markup] = {}
 
     def mark(self, artist: Artist, lines: Iterable[str], frame: int | None = None) -> None:
-        """Let a reader point at the artist and read the lines."""
+        """Give the artist a tip with these lines."""
         name, tip = f"mark{len(self._marks)}", list(lines)
         artist.set_gid(name)
         self._marks[name] = Markup('<g class="mark" tabindex="0" role="img"{} data-tip="{}" aria-label="{}">').format(
@@ -92,7 +92,7 @@ class Plot:
         )
 
     def finish(self) -> None:
-        """Make of Matplotlib's document an element of the page: without what a page has, and with its marks."""
+        """Turn Matplotlib's document into an element of the page, without a document's parts, and with its marks."""
         out = io.StringIO()
         self._figure.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
         body = re.sub(r"^.*?<svg[^>]*>|<metadata>.*?</metadata>|<!--.*?-->\s*", "", out.getvalue(), flags=re.DOTALL)
@@ -107,7 +107,9 @@ class Plot:
 
 @contextmanager
 def plot(label: str, height: int, panels: int = 1) -> Iterator[Plot]:
-    """Draw on the axes of what is given; ``label`` says what it shows, ``height`` is in units of the drawing."""
+    """Draw on the axes that the block is given; ``label`` says what the plot shows, ``height`` is in units of the
+    drawing.
+    """
     with mpl.rc_context(mpl.rcParamsDefault), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters its font lacks: the reader's browser has others
         mpl.rcParams.update(_STYLE | {"svg.hashsalt": re.sub(r"\W", "", label)})  # type: ignore[arg-type]
@@ -117,6 +119,8 @@ def plot(label: str, height: int, panels: int = 1) -> Iterator[Plot]:
 
 
 def short(words: str, most: int = 48) -> str:
-    """Words from outside, as they may be drawn: Matplotlib takes control characters, and any length, as they are."""
+    """Words from outside, shortened and made printable: Matplotlib draws control characters and any length as they
+    are.
+    """
     text_ = printable(words)
     return text_ if len(text_) <= most else f"{text_[: most - 1]}…"

@@ -15,7 +15,7 @@ from nagle_lab.runs.run import Run
 
 @dataclass(frozen=True)
 class Shown:
-    """One capture or run; ``examples`` are empty where the capture came through a pipe."""
+    """One capture or run; ``examples`` are empty if the capture came through a pipe."""
 
     name: str
     verdict: str
@@ -23,9 +23,9 @@ class Shown:
     result: Result
     examples: Examples
     run: Run | None = None
-    writes: Writes | None = None  # the two of each stall, where they are known
-    sources: Sequence[Sequence[SourceLines]] = ()  # of each pair of them, the lines around both
-    slow: bool = True  # whether somebody looks because it is slow: not at a command of one's own under guard
+    writes: Writes | None = None  # the two writes of each stall, if they are known
+    sources: Sequence[Sequence[SourceLines]] = ()  # for each pair of writes the lines around both
+    slow: bool = True  # whether the reader looks because it is slow, which is not so for a guarded command
 
 
 def shown_capture(
@@ -39,7 +39,7 @@ def shown_capture(
 ) -> Shown:
     """What to show of a diagnosed capture; ``sources`` are the lines of code of each pair of writes.
 
-    ``title`` stands for the file's name as a heading.
+    ``title`` replaces the file's name as a heading.
     """
     name, verdict, reason = title or result.source.file, result.verdict, result.reason
     return Shown(name, verdict, reason, result, packets, writes=writes, sources=sources, slow=slow)
@@ -54,7 +54,7 @@ def shown_run(run: Run, packets: Examples) -> Shown:
 
 
 def shown_of(source: Run | Result, path: Path) -> Shown:
-    """What to show of the run or capture at ``path``, already judged or diagnosed; its packets are read for this."""
+    """What to show of the run or capture at ``path``, which is already judged; reads its packets."""
     if isinstance(source, Run):
         return shown_run(source, examples_of_run(source))
     return shown_capture(source, examples([path], source))

@@ -12,7 +12,7 @@ _LONGEST_FILE, _LONGEST_LINE = 4_000_000, 200  # bytes, characters
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of a file; ``part`` is "trigger", "held" or "both" where it wrote that, else empty."""
+    """A line of a file; ``part`` is "trigger", "held" or "both" if it wrote that, otherwise empty."""
 
     number: int
     text: str
@@ -28,10 +28,9 @@ class SourceLines:
 
 
 def sources_of(group: Group, below: Path | None = None) -> list[SourceLines]:
-    """The lines around both writes, in one piece where they are close; nothing of what cannot be read.
+    """The lines around both writes, in one piece if they are close; nothing from files that cannot be read.
 
-    ``below`` is the folder outside of which no file is read: for a trace that others recorded, and whose
-    names are theirs.
+    Outside the folder ``below`` no file is read: for a trace that others recorded, with names of their choice.
     """
     parts: dict[tuple[str, int], str] = {}
     for write, part in ((group.trigger, "trigger"), (group.held, "held")):
@@ -48,7 +47,7 @@ def sources_of(group: Group, below: Path | None = None) -> list[SourceLines]:
 
 
 def _pieces(marks: Iterable[int]) -> list[range]:
-    """Line numbers around the marked ones; what overlaps, or nearly, is one piece."""
+    """Line numbers around the marked ones; pieces that overlap or nearly touch are joined."""
     pieces: list[range] = []
     for number in sorted(marks):
         begin, end = max(number - _AROUND, 1), number + _AROUND + 1
@@ -65,7 +64,7 @@ def _lines(lines: Sequence[str], piece: range, marks: dict[int, str]) -> list[So
 
 
 def _read(path: Path, below: Path | None) -> list[str]:
-    """The lines of a file; none where it is no file, is too long, or may not be read."""
+    """The lines of a file; none if it is not a file, is too long, or may not be read."""
     try:
         path = path.resolve()
         if (below and not path.is_relative_to(below.resolve())) or not path.is_file():

@@ -1,4 +1,4 @@
-"""The templates of the pages: whatever is put into one is text, but for the drawings made here."""
+"""The templates of the pages: every value in them is text, except the drawings made here."""
 
 import re
 from base64 import b64encode
@@ -26,12 +26,12 @@ def hash_of(text: str) -> str:
 
 
 def text(value: object) -> Markup:
-    """Text: nothing in it is markup, and control characters are shown as a terminal report shows them, ``\\x1b``."""
+    """Text without markup; control characters are shown as in a terminal report, ``\\x1b``."""
     return escape(_printable(value))
 
 
 def with_code(value: object) -> Markup:
-    """Text in which what stands between `backquotes` is code."""
+    """Text in which words between `backquotes` are code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(text(value))))
 
 
@@ -41,12 +41,12 @@ def attribute_lines(lines: Iterable[str]) -> Markup:
 
 
 def render(template: str, /, **values: object) -> str:
-    """Fill in a template. Raises UndefinedError where it asks for what is not there."""
+    """Fill in a template. Raises UndefinedError if it uses an undefined value."""
     return ENVIRONMENT.get_template(template).render(**values)
 
 
 def _printable(value: object) -> object:
-    """A value as it stands in a page, before markup in it is escaped."""
+    """A value as a page shows it, before markup in it is escaped."""
     if isinstance(value, Markup):
         return value
     return printable(f"{value:.6g}" if isinstance(value, float) else str(value))

@@ -1,6 +1,6 @@
-"""Where moments are on the time axis of a ladder: one scale, on which the wait of a stall is the longest thing.
+"""The positions of moments on the time axis of a ladder: one scale, on which the wait of a stall is the longest part.
 
-What else takes longer than that wait is broken.
+Any longer gap is broken.
 """
 
 import math
@@ -12,8 +12,8 @@ from nagle_lab.evidence.ladder import Ladder
 
 WHOLE = 430.0  # height of a ladder that has a scale of its own, in units of the drawing
 _WAIT = 240.0  # least height of the wait in it, …
-_WORDS = 130.0  # … and of waits on the scale of others: room for their words
-_MOST = 1000.0  # a wait that would be higher is broken, and so are lesser gaps where all together would be
+_WORDS = 130.0  # … and of waits on another ladder's scale: room for their words
+_MOST = 1000.0  # a longer wait is broken, and so are lesser gaps if the whole would be longer
 _BROKEN = 120.0  # height of a gap that is broken, …
 _MARK = 24.0  # … and of the break mark in its middle
 _TICK = 70.0  # least distance of two ticks
@@ -73,18 +73,20 @@ class Axis:
 
     @property
     def bar(self) -> float:
-        """ns that a bar beside the axis shows the height of."""
+        """The ns that the bar beside the axis represents."""
         return _round(_BAR / self.scale)
 
 
 def scale_of(ladder: Ladder) -> float:
-    """Units per ns with which a ladder fills its room, and its wait most of that; 0 where no time passes."""
+    """Units per ns with which a ladder fills its room, mostly with its wait; 0 if no time passes."""
     last, wait = moments_of(ladder)[-1], _length(wait_of(ladder))
     return max(WHOLE / last if last else 0.0, _WAIT / wait if wait else 0.0)
 
 
 def common_scale(ladders: Iterable[Ladder]) -> float:
-    """The one scale on which the longest of several fits, and the words of each wait; 0 where no time passes."""
+    """The common scale on which the longest of several ladders fits, and the words of each wait; 0 if no time
+    passes.
+    """
     several = list(ladders)
     waiting = [ladder for ladder in several if _length(wait_of(ladder))]
     scales = [scale for ladder in waiting or several if (scale := scale_of(ladder))]
@@ -105,7 +107,7 @@ def _length(wait: tuple[int, int] | None) -> int:
 
 
 def moments_of(ladder: Ladder) -> list[int]:
-    """When each row is, ns since the first; where a clock was set back, time stands still."""
+    """The time of each row, ns since the first; if a clock was set back, time stands still."""
     moments: list[int] = []
     for row in ladder.rows:
         moments.append(max(row.ns, moments[-1] if moments else 0))
@@ -113,7 +115,7 @@ def moments_of(ladder: Ladder) -> list[int]:
 
 
 def event_moments(ladder: Ladder) -> list[int]:
-    """In order the moments of rows, and of calls that wrote."""
+    """The moments of rows and of calls that wrote, in order."""
     moments = moments_of(ladder)
     return sorted([*moments, *(call_moment(call.ns, moments) for call in ladder.written)])
 

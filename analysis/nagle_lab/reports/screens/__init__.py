@@ -1,1 +1,1 @@
-"""The terminal: captures, runs, what is live, and what is recorded."""
+"""The terminal: captures, runs, live views, and recordings."""

@@ -12,7 +12,7 @@ from nagle_lab.reports.screens.terminal import WIDTH, facts
 
 
 def show_frames(parts: Mapping[int, str], frames: Iterable[tuple[int, Sequence[str]]], screen: Console) -> None:
-    """Print what tshark says of the frames of a stall; ``parts`` says what each of them is."""
+    """Print what tshark says about the frames of a stall; ``parts`` says what each of them is."""
     for frame, lines in frames:
         screen.print(Text(f"\nFrame {frame}, {parts[frame]}", "bold"))
         for line in map(printable, lines):
@@ -20,7 +20,7 @@ def show_frames(parts: Mapping[int, str], frames: Iterable[tuple[int, Sequence[s
 
 
 def show_no_frames(error: NagleLabError, screen: Console) -> None:
-    """Print why there is no view of tshark."""
+    """Print why tshark's view is missing."""
     screen.print(Text(f"\nWithout Wireshark's view of the three frames: {printable(str(error))}", "dim"))
 
 

@@ -1,4 +1,4 @@
-"""The screen of a fleet: series and their files, what they came to, and answers as tables."""
+"""The screen of a fleet: series and their files, their results, and answers as tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,9 @@ def show_series(series: Sequence[Series], screen: Console) -> None:
 
 
 def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
-    """What the series came to: how many of which verdict, those that lost most, and every problem, or how many."""
+    """The results of the series: how many have which verdict, those that lost most, and every problem, or how
+    many.
+    """
     counts = Counter(str(each.verdict or "FAILED") for each in judged)
     packets = sum(each.packets for each in judged)
     verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(counts.items()))
@@ -98,8 +100,8 @@ def show_schema(screen: Console) -> None:
 def show_answer(answer: Answer, screen: Console) -> None:
     """Print an answer as a table, in which nothing is cut or folded.
 
-    Where it is too wide, its widest column comes last and may go on behind the edge: a path stays whole. Where that
-    is not enough, each row is a list of names and values.
+    If it is too wide, its widest column comes last and may run over the edge, so that paths stay whole. If that is
+    not enough, each row is a list of names and values.
     """
     if not answer.rows:
         screen.print(Text("nothing", "dim"))

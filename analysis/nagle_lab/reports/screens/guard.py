@@ -44,14 +44,14 @@ class OtherSide(msgspec.Struct, frozen=True):
 
 
 class GuardReport(msgspec.Struct, frozen=True):
-    """A guarded command, or a recording of what ran already."""
+    """A guarded command, or a recording of running software."""
 
     schema: Literal["nagle-lab-guard/1"]
     command: list[str]
     verdict: Verdict
     reason: str
     expected: Verdict
-    status: int | None  # of the command, as a shell says it
+    status: int | None  # of the command, as in a shell
     timed_out: bool
     took_s: float
     way: str
@@ -96,7 +96,7 @@ def show_guarded(
     screen: Console,
     software: NodelaySetting | None = None,
 ) -> None:
-    """The verdict on it, what it rests on, and what to do next; ``software`` held the data, where it names itself."""
+    """Print the verdict, its basis, and what to do next; ``software`` held the data, if it names itself."""
     outcome = run.guarded.outcome
     about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
     if not command:
@@ -119,7 +119,7 @@ def show_guarded(
 
 
 def _next(run: JudgedCommand) -> str:
-    """Which further run says more."""
+    """Which further run would show more."""
     if run.writes:
         return "make one of these changes and run it again, with --both-sides to see what protects it then"
     if run.result.stalls:
@@ -136,7 +136,7 @@ def _next(run: JudgedCommand) -> str:
 def _to_paste(
     run: JudgedCommand, command: Sequence[str], software: NodelaySetting | None
 ) -> list[tuple[str, list[str]]]:
-    """The lines to paste; for a guarded command, which is over with its namespace, only what its code must set."""
+    """The lines to paste; for a guarded command, which has ended with its namespace, only what its code must set."""
     if command and cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
     if command and run.writes and run.writes.groups:
@@ -158,7 +158,7 @@ def language_of_command(command: Sequence[str]) -> tuple[NodelaySetting, str] | 
 
 
 def language(held: Write) -> tuple[NodelaySetting, str] | None:
-    """How TCP_NODELAY is set where that write was made, and how that is known: by its file, or by its program."""
+    """How TCP_NODELAY is set where that write was made, and whether its file or its program shows that."""
     for place in (held.program, held.library):
         if place and (setting := setting_by_file(place.file)):
             return setting, f"the language of {Path(place.file).name}"
@@ -167,7 +167,7 @@ def language(held: Write) -> tuple[NodelaySetting, str] | None:
 
 
 def title(run: JudgedCommand, command: Sequence[str]) -> str:
-    """What was guarded: the command as a shell would have it, shortened where it is long, or what ran already."""
+    """What was guarded: the command as in a shell, shortened if it is long, or the running software."""
     if not command:
         return run.guarded.what
     text = shlex.join(command)

@@ -25,9 +25,9 @@ def shown_test(
     about: Sequence[tuple[str, str]] = (),
     named: NamedWrites | None = None,
 ) -> str:
-    """What is said of it, who held and who delayed, the remedy, a ladder, and the capture that was kept.
+    """The verdict, who held and who delayed, the remedy, a ladder, and the capture that was kept.
 
-    Where its two writes are known, they come first: ``named``, with the ladder of the run that was traced for them.
+    If its two writes (``named``) are known, they come first, with the ladder of the traced run.
     """
     screen = _plain()
     writes = named.writes if named else None
@@ -39,7 +39,7 @@ def shown_test(
     if result and result.stalls:
         rows += who(result, writes=writes)
     if writes and len(writes.groups) == 1:
-        rows = [row for row in rows if row[1] not in first]  # they have been said
+        rows = [row for row in rows if row[1] not in first]  # they have already been shown
     if rows:
         screen.print(facts(rows))
     captures = [("capture", capture), ("traced run", named.capture if named else None)]
@@ -52,7 +52,7 @@ def shown_test(
 
 
 def _ladder(result: Result | None, capture: Path | None, named: NamedWrites | None) -> Ladder | None:
-    """The ladder of the traced run, with its two calls; else of the run that was judged."""
+    """The ladder of the traced run, with its two calls; otherwise that of the judged run."""
     if named and named.capture and named.result:
         ladder = written_ladder([named.capture], named.result, named.writes)
         if ladder:
@@ -63,7 +63,7 @@ def _ladder(result: Result | None, capture: Path | None, named: NamedWrites | No
 
 
 def shown_ladder(result: Result, capture: Path) -> str:
-    """The ladder of a typical stall as text; empty where there is none."""
+    """The ladder of a typical stall as text; empty if there is none."""
     ladder = examples([capture], result, typical_only=True).typical if result.stalls else None
     if not ladder:
         return ""

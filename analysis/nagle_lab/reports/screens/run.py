@@ -26,7 +26,7 @@ _TIMES = (
 def show_run(run: Run, ladder: Ladder | None, screen: Console, contradictions: Sequence[str]) -> None:
     """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder.
 
-    ``contradictions`` : what in it is not as expected
+    ``contradictions`` : how it differs from what is expected
     """
     screen.print(headline(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", run.reason))
     screen.print(facts(_what_ran(run)))
@@ -80,7 +80,7 @@ def _evidence(run: Run) -> RenderableType:
 
 
 def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list[str], str]]:
-    """Rows of a name, a value for each capture, and the kernel's, where it counts the same thing."""
+    """Rows: a name, a value for each capture, and the kernel's value if it counts the same thing."""
     captures, port, namespaces = run.captures.values(), run.manifest.expected.port, list(namespace_traffic(run))
     lossless = [run.witnesses.captures[name] for name in run.captures]
     yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
@@ -108,13 +108,13 @@ def _stalled(total: Totals) -> str:
 
 
 def _stalled_here(capture: RunCapture) -> str:
-    """Stalls of the connections under test; no number for a capture in which none can be proved."""
+    """Stalls of the connections under test; no number for a capture in which they cannot be proved."""
     is_open = capture.result.verdict is Verdict.INCONCLUSIVE and not capture.under_test.stalls
     return "cannot tell" if is_open and capture.under_test.connections else _stalled(capture.under_test)
 
 
 def _times(capture: RunCapture, key: str) -> str:
-    """A spread of the connections under test; nothing where the capture's own is also that of others."""
+    """A spread over the connections under test; nothing if the capture's spread includes other connections."""
     mixed = capture.others.stalls if key == "wait_ms" else capture.others.exchanges
     spread: Spread | None = getattr(capture.result.summary, key)
     return f"{spread.p50:.2f} / {spread.p99:.2f}" if spread and not mixed else NONE

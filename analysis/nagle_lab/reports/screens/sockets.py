@@ -21,7 +21,7 @@ from nagle_lab.reports.words.numbers import NONE, shortened
 
 SCHEMA: Literal["nagle-lab-sockets/1"] = "nagle-lab-sockets/1"
 MOST = 40  # rows, unless all are asked for
-_WIDEST = 112  # columns from which on ACKs have a column
+_WIDEST = 112  # from this width on ACKs have a column
 _STYLE = {Waits.HELD: "bold red", Waits.MAYBE_HELD: "yellow", Waits.CORKED: "yellow"}
 
 
@@ -34,7 +34,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class SocketEnd(msgspec.Struct, frozen=True):
-    """An end of a connection, or the one of a listener."""
+    """An end of a connection, or the only end of a listener."""
 
     ip: str
     port: int
@@ -43,13 +43,13 @@ class SocketEnd(msgspec.Struct, frozen=True):
 class Socket(msgspec.Struct, frozen=True):
     """A TCP socket."""
 
-    processes: list[Owner]  # several share it; none: they may not be looked into, or no process has it (TIME-WAIT)
-    container: str | None  # name, or the id where Docker does not tell the name
+    processes: list[Owner]  # several may share it; none: no right to see them, or no process has it (TIME-WAIT)
+    container: str | None  # name, or the id if Docker does not know the name
     namespace: int  # inode of its network namespace
     state: str  # of RFC 9293
     local: SocketEnd
     remote: SocketEnd | None  # None: it listens
-    nodelay: bool | None  # TCP_NODELAY; None, as the next two: it may not be read
+    nodelay: bool | None  # TCP_NODELAY; None, as in the next two: no right to read it
     cork: bool | None  # TCP_CORK
     delays_acks: bool | None  # its kernel is in interactive ("pingpong") mode: TCP_QUICKACK reads 0
     unacknowledged_bytes: int  # sent
@@ -63,7 +63,7 @@ class Sockets(msgspec.Struct, frozen=True):
     """Every TCP socket of this host, those that hold data first."""
 
     schema: Literal["nagle-lab-sockets/1"]
-    missing: list[str]  # what this user may not see
+    missing: list[str]  # lines about what this user may not see
     sockets: list[Socket]
 
 
@@ -73,7 +73,7 @@ def sockets_json(inventory: Inventory) -> str:
 
 
 def whose_and_where(socket: HostSocket) -> dict[str, Any]:
-    """Its processes and container, and its ends, by the fields of a :class:`Socket`."""
+    """A socket's processes, container and ends, by the fields of a :class:`Socket`."""
     listed = socket.listed
     return {
         "processes": [Owner(process.pid, process.name, process.uid) for process in socket.processes],
@@ -103,7 +103,7 @@ def _socket(socket: HostSocket) -> Socket:
 def show_sockets(
     inventory: Inventory, screen: Console, most: int | None = MOST, as_root: str = "sudo nagle-lab"
 ) -> None:
-    """A table, and below it how many there are; at most so many rows, and then none of TIME-WAIT, or all.
+    """Print a table, and below it the number of sockets: ``most`` rows without TIME-WAIT, or all.
 
     ``as_root`` is how to type a command that needs root.
     """
@@ -126,7 +126,7 @@ def show_sockets(
 
 
 def _next(sockets: Sequence[HostSocket], as_root: str) -> str:
-    """How to prove that the program which holds most stalls, and to try the fix on it; or how to see more."""
+    """How to prove that the program with most holds stalls, and to try the fix on it; or how to see more."""
     pids = Counter(one.processes[0].pid for one in sockets if one.waits is Waits.HELD and one.processes)
     if pids:
         return f"next: prove and try it: {as_root} nodelay --pid {pids.most_common(1)[0][0]} on --for 30s"
@@ -136,13 +136,13 @@ def _next(sockets: Sequence[HostSocket], as_root: str) -> str:
 
 
 def _may_hold(socket: HostSocket) -> bool:
-    """Whether it is a connection that is known to be without TCP_NODELAY."""
+    """Whether it is a connection known to be without TCP_NODELAY."""
     options = socket.options
     return socket.listed.state == "ESTABLISHED" and options is not None and not options.nodelay
 
 
 def _table(rows: Sequence[HostSocket], width: int) -> Table:
-    """The two ends side by side where there is room, else one below the other; only containers' names are cut."""
+    """The two ends side by side if there is room, otherwise one below the other; only names of containers are cut."""
     acks = width >= _WIDEST
     figures = [[nodelay(one), *([_acks(one)] if acks else []), *_waiting(one)] for one in rows]
     headings = ["NODELAY", *(["ACKs"] if acks else []), "unacked", "unsent", ""]
@@ -166,12 +166,12 @@ _CONTAINER = len(" in ") + 12  # columns for a container: its id has so many, an
 
 
 def _columns(heading: str, cells: Sequence[str]) -> int:
-    """How wide a column is, with the space between it and the one before."""
+    """The width of a column, with the space before it."""
     return max(len(line) for cell in (heading, *cells) for line in cell.split("\n")) + _BETWEEN
 
 
 def _named(socket: HostSocket, room: int, *, beside: bool) -> str:
-    """Process and container, on one line or on two, and in so many columns if the process has room there."""
+    """Process and container, on one line or two, and in so many columns if the process fits."""
     name, container = _process(socket), printable(socket.container)
     if not container:
         return name

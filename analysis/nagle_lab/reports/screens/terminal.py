@@ -45,11 +45,11 @@ _NEAR = {
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the command line: rich would end with exit code 1, a verdict."""
+        """Leave it to the command line: rich would end with exit code 1, which means a verdict."""
         raise BrokenPipeError
 
     def _write_buffer(self) -> None:
-        """What cannot be written on stderr, as on a full disk, is lost, as of errors.tell: the exit code says it."""
+        """Text that cannot be written to stderr (full disk) is lost, as in errors.tell; the exit code remains."""
         try:
             super()._write_buffer()
         except BrokenPipeError:
@@ -59,14 +59,14 @@ class _Console(Console):
                 raise
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
-        """Lines end where their text does, except on a terminal: rich fills them up to the width."""
+        """Lines end with their text, except on a terminal: rich fills them up to the width."""
         text = super()._render_buffer(buffer)
         if not self.encoding.startswith("utf"):
             text = text.translate(_ASCII)
         return text if self.is_terminal else _BLANKS.sub("\n", text)
 
 
-# Where the terminal's encoding has no lines and arrows; of a name in a capture whatever is no ASCII is an escape.
+# For encodings without lines and arrows; other characters beyond ASCII, as in a capture's name, become escapes.
 _ASCII = str.maketrans(
     {
         **dict(zip("│┊║─▶◀→←■●·–−×÷µ×▏…", "|:|-><><#*---x/ux|~", strict=True)),
@@ -79,7 +79,7 @@ _BLANKS = re.compile(r"[ \t]+\n")
 
 
 def console(stderr: bool = False, at_most: int = WIDTH) -> Console:
-    """A console as wide as the terminal, at most ``at_most``; 100 columns where there is no terminal."""
+    """A console as wide as the terminal, at most ``at_most``; 100 columns without a terminal."""
     plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # file names are no markup
     c = _Console(**plain)  # type: ignore[arg-type]
     return _Console(**plain, width=min(c.width, at_most) if c.is_terminal else WIDTH)  # type: ignore[arg-type]
@@ -101,11 +101,11 @@ def show_capture(
     slow: bool = True,
     writes: Writes | None = None,
 ) -> None:
-    """One diagnosed capture, with the ladder of its typical stall; there is none of what came through a pipe.
+    """Print a diagnosed capture, with the ladder of its typical stall, unless it came through a pipe.
 
-    ``title`` stands for the file's name; names and values of what else is to be said of it come first. ``to_paste``
-    are what to do, and the lines to paste for it. ``slow``: whether somebody looks because it is slow. ``writes`` are
-    the two of each stall, where they are known.
+    ``title`` replaces the file's name; names and values of ``about`` come first. ``to_paste`` is what to do, and the
+    lines to paste for it. ``slow``: whether the reader looks because it is slow. ``writes`` are the two writes of
+    each stall, if they are known.
     """
     screen.print(headline(result.verdict, title or result.source.file, result.reason))
     if result.source.tcp_packets or not about:
@@ -119,9 +119,9 @@ def show_capture(
 
 
 def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], screen: Console) -> None:
-    """Lines to paste, below what they are for; each stays one line, however narrow the terminal.
+    """Print lines to paste, below their purpose; each stays one line, however narrow the terminal is.
 
-    A shell may be given all of it: each line of a comment begins with #, and none has a quotation mark.
+    All of it can be pasted into a shell: each line of a comment begins with #, and none has a quotation mark.
     """
     for what, lines in to_paste:
         for comment in textwrap.wrap(f"{printable(what)}:", max(screen.width - 2, 1), break_on_hyphens=False):
@@ -152,7 +152,7 @@ def _released(stall: Stall) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """The path as a person in the working directory would type it."""
+    """The path as one would type it in the working directory."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -160,7 +160,7 @@ def shown_path(path: Path) -> str:
 
 
 def headline(verdict: str, title: str, reason: str) -> RenderableType:
-    """The banner: the verdict, what it is of, and why."""
+    """The banner: the verdict, its subject, and the reason."""
     style = STYLE[verdict]
     heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
     return Panel(
@@ -229,7 +229,7 @@ def _handshakes(result: Result) -> str:
 def who(
     result: Result, services: Mapping[str, str] | None = None, writes: Writes | None = None
 ) -> list[tuple[str, str]]:
-    """Who held and who delayed, by role, and by the service that plays it where ``services`` (role → name) says.
+    """Who held and who delayed, by role, and by the service in that role if ``services`` (role → name) has it.
 
     ``writes`` are the two of each stall, where they are known.
     """
@@ -288,7 +288,9 @@ def _exchanges(s: Summary) -> str:
 
 
 def _delayed_acks(s: Summary) -> str:
-    """How many pure ACKs were 20 ms late or more, by role; where stalls had others, that these are not counted."""
+    """How many pure ACKs were at least 20 ms late, by role; if stalls had other late ACKs, that these are not
+    counted.
+    """
     counted = ", ".join(f"{n} by the {role}" for role, n in s.delayed_acks_by.items() if n)
     if s.delayed_acks >= s.stalls:
         return counted or "none"

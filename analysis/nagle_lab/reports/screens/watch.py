@@ -1,4 +1,4 @@
-"""The live screen, and its lines where there is no terminal."""
+"""The live screen, and its lines without a terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,23 +32,23 @@ ORDERS = {
     "name": lambda row: (row.process or row.server, row.server),
 }
 KEYS = "s sort  / filter  c connections  f freeze  enter open  w write  q report"
-_HOLDER, _WIDE, _WIDEST = 100, 120, 140  # columns from which on there is room for who held, for all; that are used
+_HOLDER, _WIDE, _WIDEST = 100, 120, 140  # widths: for the column of who held; for all; the most used
 _FIGURES = {"lost ms/s": 9, "stalls/s": 8, "wait ms": 7, "share": 5}  # headings and widths
 _MOST_PERIODS = 24  # that are listed
-_HEADINGS = 2  # lines of the table: the names of its columns, and a rule; without room for a row there are none
-_FEW_ROWS = 4  # of the table, that a ladder leaves
+_HEADINGS = 2  # lines above the table: column names and a rule; omitted if there is no room for a row
+_FEW_ROWS = 4  # rows of the table that a ladder leaves
 
 
 @dataclass
 class Screen:
-    """What a user chose to see, and the state of things.
+    """The user's choices, and the state of the screen.
 
     Attributes
     ----------
     typing : the filter is being typed
     opened : the key of the row that is shown alone
-    message : the last thing to be said
-    final : what is known for good: the periods that are over
+    message : the latest message
+    final : the final results, those of the ended periods
     """
 
     target: str
@@ -192,7 +192,7 @@ def _verdict(row: Row, width: int) -> str:
 
 @dataclass(frozen=True)
 class _End:
-    """An end as a row names it: a program and its port, or an address; and the container, which may be cut."""
+    """An end in a row: a program and its port, or an address; and the container, which may be cut."""
 
     what: str
     container: str = ""
@@ -201,14 +201,14 @@ class _End:
         return len(self.what) + len(_IN + self.container) * bool(self.container)
 
     def fitted(self, width: int) -> str:
-        """The text in ``width`` columns; of what is longer the end stays, for the port is there."""
+        """The text in ``width`` columns; a longer text keeps its end, where the port is."""
         if len(self.what) > width:
             return "…" + self.what[-(width - 1) :]
         room = width - len(self.what + _IN)
         return self.what + (_IN + shortened(self.container, room) if self.container and room >= _LEGIBLE else "")
 
 
-_IN, _LEGIBLE = " in ", 5  # columns of a container's name, without which it says nothing
+_IN, _LEGIBLE = " in ", 5  # least columns of a container's name that mean something
 
 
 def _server(row: Row) -> _End:
@@ -222,13 +222,13 @@ def _client(row: Row, single: bool) -> _End:
 
 
 def _program(name: str, then: str = "") -> _End:
-    """Of "container/program", which live/watch/program_names.py makes; the container may be missing."""
+    """Splits "container/program" from live/watch/program_names.py; the container may be missing."""
     container, _, program = name.rpartition("/")
     return _End(printable(program) + then, printable(container))
 
 
 def _widths(servers: Sequence[_End], clients: Sequence[_End], room: int) -> tuple[int, int]:
-    """The widths of the two columns: programs and ports first, containers have what is left."""
+    """The widths of the two columns: programs and ports first, containers get the rest."""
     program, address = (max(len(end.what) for end in ends) for ends in (servers, clients))
     client = max(min(address, max(room // 2, room - program)), min(max(map(len, clients)), room * 2 // 5))
     server = max(min(max(map(len, servers)), room - client), len("server"))
@@ -272,7 +272,7 @@ def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
 
 
 def _pids(row: Row, role: Role) -> str:
-    """The numbers of its processes at that end, as the report has them behind the name."""
+    """The numbers of its processes at that end, as in the report behind the name."""
     pids = sorted(row.pids.get(role, ()))
     more = ", …" if len(pids) == MOST_PIDS else ""
     return f" {', '.join(map(str, pids))}{more}" if pids else ""
@@ -298,13 +298,13 @@ def since_start(stalls: int, lost_ms: float) -> str:
 
 
 def final(verdicts: dict[Verdict, int]) -> str:
-    """How many periods that are over have each verdict, as text."""
+    """How many ended periods have each verdict, as text."""
     count = [f"{number} {verdict}" for verdict, number in verdicts.items() if number]
     return f"final: periods {', '.join(count)}" if count else ""
 
 
 def show_periods(sums: PeriodSums, verdict: Verdict, reason: str, name: str, screen: Console) -> None:
-    """The verdict on all periods, those that were judged last, and which one is shown in full below."""
+    """Print the verdict on all periods, the latest periods, and which one is shown in full below."""
     assert sums.worst
     screen.print(headline(verdict, f"{name}: {sums.periods} periods", reason))
     table = ruled_table("period from", "verdict", "exchanges", "stalled", "lost s", words=2)

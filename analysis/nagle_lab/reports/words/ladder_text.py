@@ -1,8 +1,8 @@
 """The ladder diagram for the terminal: client left, server right, time downwards.
 
-A line for each segment, whatever the time between two: the diagram says that it is not to scale, and behind a segment
-that comes long after the one above, how long. The wait of a stall is a break between two lines. A call that wrote is
-a square on the line of the end that wrote, at its time, with its line of code inside.
+One line per segment, whatever the time between two: the diagram says that it is not to scale, and shows the time
+behind a segment that comes long after the one above. The wait of a stall is a break between two lines. A call that
+wrote is a square on the line of the end that wrote, at its time, with its line of code inside.
 """
 
 import textwrap
@@ -14,16 +14,17 @@ from nagle_lab.evidence.ladder import Ladder, LadderRow, Written
 from nagle_lab.reports.words.phrases import answers_as
 from nagle_lab.reports.words.writes_text import call_of, place_of
 
-_INSIDE, _LEAST = 38, 20  # columns between the two ends, and in a narrow terminal at least
+_INSIDE, _LEAST = 38, 20  # columns between the two ends; the least in a narrow terminal
 _LEFT = 20  # columns of frame number and time
-_RIGHT = 18  # columns behind the right end: its line, and what a segment is
-_LONG = 10**6  # ns: so long after the one above, a segment says so
+_RIGHT = 18  # columns to the right of the right end: its line, and the part of a segment
+_LONG = 10**6  # ns: a segment so long after the one above shows the time
 _PARTS = {"trigger": "trigger", "held": "release"}  # of the stall, that a call wrote
 STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold cyan"}
 
 
 def ladder_text(ladder: Ladder, width: int = 100) -> Text:
-    """Lines of at most so many columns: frame, ms since the first row, arrow with size and flags, what it is.
+    """Lines of at most so many columns: frame, ms since the first row, arrow with size and flags, and part of the
+    stall.
 
     Below 76 columns the arrows are shorter, so that nothing is folded down to 58.
     """
@@ -50,13 +51,13 @@ def _lines(ladder: Ladder, inside: int) -> Iterator[Text]:
             said = (f"{wait}: {holds},", *ladder.hold, delays)
             for words in (line for text in said for line in textwrap.wrap(text, inside)):
                 yield Text.assemble(" " * _LEFT, "┊", (words.center(inside), STYLES[row.part]), "┊")
-            later = 0  # the wait has been said
+            later = 0  # the wait has been shown
         yield _arrow(row, later, inside, dim=ladder.stall is not None and not row.part)
         before = row
 
 
 def _call(call: Written, columns: int, *, from_client: bool) -> Text:
-    """A call that wrote; behind it what it was, and how much it wrote."""
+    """A call that wrote, followed by its name and how much it wrote."""
     style, place = STYLES["trigger" if call.part == "both" else _PARTS[call.part]], place_of(call.write, columns - 3)
     inside = f"■ {place}".ljust(columns + 1) + "│" if from_client else "│" + f"{place} ■".rjust(columns + 1)
     text = Text(f"{'':8} {call.ns / 1e6:>9.3f}  ", style="dim")
@@ -73,7 +74,7 @@ def _arrow(row: LadderRow, later: int, columns: int, *, dim: bool) -> Text:
 
 
 def arrow(label: str, columns: int, *, from_client: bool) -> str:
-    """An arrow in so many columns, from the left where it is the client's, with its label near its beginning."""
+    """An arrow in so many columns, from the left if it is the client's, with its label near its beginning."""
     if from_client:
         return f"── {label} ".ljust(columns - 1, "─") + "▶"
     return "◀" + f" {label} ──".rjust(columns - 1, "─")

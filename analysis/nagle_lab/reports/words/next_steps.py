@@ -61,7 +61,7 @@ _SERVER_OR_PATH = (
     "server, profile it, or capture its own connections (database, upstream) with -i any there"
 )
 
-_MANY = 10  # Nagle's algorithm is the first to look at where it held data in one exchange of so many
+_MANY = 10  # Nagle's algorithm comes first if it held data in one of so many exchanges
 _WORTH_NAMING = 0.05  # share of all idle time
 _MOST = 3
 
@@ -69,7 +69,7 @@ _MOST = 3
 def ends(
     result: Result, software: NodelaySetting | None = None, among: Sequence[Connection] | None = None
 ) -> list[tuple[str, str]]:
-    """Where nothing was held, the row that says which ends to look at: those of the busiest connection."""
+    """If nothing was held, the row that says which ends to look at: those of the busiest connection."""
     connection = None if result.stalls else busiest(result, among)
     if connection is None:
         return []
@@ -82,13 +82,13 @@ def ends(
 
 
 def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
-    """Rows that say where the time went, by cause, the longest in all first, and what to do where it is no stall.
+    """Rows that say where the time went, by cause, the longest total first, and what to do if it is not a stall.
 
-    ``slow``: whether somebody looks because it is slow; of a test under guard, pauses are nobody's trouble.
+    ``slow``: whether the reader looks because it is slow; in a guarded test, pauses do not matter.
     """
     causes = _by_time(result)
     if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
-        return []  # the stalls, of which all else tells
+        return []  # the stalls, which everything else describes
     if result.is_one_way:  # what the missing direction did meanwhile is not known
         return [("next", _both_directions(result))] if slow and result.connections else []
     is_open = data_may_have_waited(result)
@@ -101,7 +101,9 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
 
 
 def _besides(result: Result) -> str:
-    """What to do about a cause that took longer than the stalls; empty where none did, or their remedy covers it."""
+    """What to do about a cause that took longer than the stalls; empty if there is none, or their remedy covers
+    it.
+    """
     cause = larger_cause(result.summary.lost_ms_total, result.idle_gaps)
     is_late_ack = cause is Cause.DELAYED_ACK
     if (
@@ -120,7 +122,7 @@ def _besides(result: Result) -> str:
 
 
 def _step(cause: Cause, result: Result) -> str:
-    """What to do about a cause; away from the server its own time and the path's look the same."""
+    """What to do about a cause; away from the server, its own time and that of the path look the same."""
     if cause is Cause.SERVER_THINK and result.summary.captured_near in ("client", "neither"):
         return _SERVER_OR_PATH
     return _STEPS[cause]
@@ -135,13 +137,15 @@ def _both_directions(result: Result) -> str:
 
 
 def _seen_end(result: Result) -> Endpoint:
-    """The end whose packets are there, of the connection with most of them."""
+    """The captured end of the connection with the most packets."""
     most = max(result.connections, key=lambda connection: connection.packets)
     return most.server if most.sent["server"].packets else most.client
 
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
-    """What to do next: about holds for a round trip where they are many, else about the first cause to be mended."""
+    """What to do next: about holds for a round trip if there are many, otherwise about the first cause that can be
+    fixed.
+    """
     if _MANY * result.summary.round_trip_holds.count > result.summary.exchanges:
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
     elif first := _first(causes):
@@ -152,7 +156,7 @@ def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
 
 
 def _first(causes: list[Cause]) -> Cause | None:
-    """The first cause that something can be done about."""
+    """The first cause about which something can be done."""
     return next((cause for cause in causes if cause is not Cause.ROUND_TRIP), causes[0] if causes else None)
 
 
@@ -165,7 +169,7 @@ def _by_time(result: Result) -> list[tuple[Cause, CountAndTime, float]]:
 
 
 def _gaps(cause: Cause, gaps: CountAndTime, share: float, is_open: bool) -> str:
-    """``is_open``: whether it could not be told if data waited for some late ACKs."""
+    """``is_open``: whether it is not known if data waited for some late ACKs."""
     name = (
         "delayed ACK, perhaps with data waiting for it" if is_open and cause is Cause.DELAYED_ACK else CAUSES[cause]
     )
@@ -185,8 +189,8 @@ def commands(
 ) -> list[tuple[str, list[str]]]:
     """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it.
 
-    What is no line for a shell is a comment, and so is what undoes another line: all of it can be pasted at once.
-    ``running``: whether what was captured may still run; of a command under guard only its code can be changed.
+    Text that is not for a shell is a comment, and so are lines that undo another line, so all of it can be pasted at
+    once. ``running``: whether the captured program may still run; of a guarded command only the code can be changed.
     ``here``: it runs on this host, with the processes that the result names. ``known_by``: how the software is known.
     """
     s = result.summary
@@ -211,7 +215,7 @@ def commands(
 
 
 def _as_asked(result: Result, end: NamedEnd) -> NamedEnd:
-    """The end as its peer's kernel knows it, where this is a server whose address is translated there."""
+    """The end as its peer's kernel knows it, if it is a server whose address is translated there."""
     of_it = (one for one in islice(result.connections, LOOKED_AT) if one.answers_as and _is_at(one.server, end))
     asked = next((one.answers_as for one in of_it), None)
     return replace(end, ip=asked.ip, port=asked.port) if asked else end
@@ -236,7 +240,9 @@ def _process_at(result: Result, end: NamedEnd) -> EndProcess | None:
 
 
 def _try(holder: EndProcess) -> tuple[str, list[str]]:
-    """The sockets of the process that holds, and what a person must decide on, which is asked for: a comment."""
+    """Commands that show the sockets of the process that holds; and, as a comment, the change, which a person must
+    decide on.
+    """
     return (
         f"In a shell on this host, as root, to see what {holder.command} {holder.pid} holds now",
         [
@@ -247,7 +253,7 @@ def _try(holder: EndProcess) -> tuple[str, list[str]]:
 
 
 def _look_at(held: NamedEnd, delayed: NamedEnd, *, is_certain: bool) -> tuple[str, list[str]]:
-    """Which program holds; and where it only looks so from outside, whether it does."""
+    """Which program holds; and whether it really does, if that is not certain from outside."""
     there, find = _there(held), _find(held, delayed)
     if is_certain:
         return f"{there}, to see which program holds", [find]
@@ -260,7 +266,7 @@ def _watch(port: int | None) -> str:
 
 
 def setting_of(software: NodelaySetting | None, known_by: str = IN_THE_CAPTURE) -> tuple[str, list[str]]:
-    """How TCP_NODELAY is set in the software that was seen, and how that is known; or else in some."""
+    """How TCP_NODELAY is set in the software that was seen, and how that is known; otherwise in common software."""
     if software:
         return f"In its source or configuration: TCP_NODELAY in {software.software}, {known_by}", [
             f"#   {software.setting}"
@@ -273,7 +279,7 @@ def setting_of(software: NodelaySetting | None, known_by: str = IN_THE_CAPTURE) 
 
 
 def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
-    """Commands for a gap that a program causes: which program it is, and what it waits for itself."""
+    """Commands for a gap that a program causes: which program it is, and what it is waiting for."""
     first, connection = _first([cause for cause, *_ in _by_time(result)]), busiest(result)
     if (
         result.verdict is not Verdict.CLEAN
@@ -300,7 +306,7 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
 
 
 def _record_both(result: Result) -> list[tuple[str, list[str]]]:
-    """Where one direction is missing: record at a place where both directions pass."""
+    """If one direction is missing: record where both directions pass."""
     if not result.connections:
         return []
     end = _seen_end(result)
@@ -309,7 +315,7 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
 
 
 def _ask_the_sender(result: Result) -> list[tuple[str, list[str]]]:
-    """Where packets do not tell what was held: ask the kernel of the end whose data it is."""
+    """If packets do not show what was held: ask the kernel of the end that sent the data."""
     most = _most_undecided(result)
     named = next(obstacle for obstacle, why in WHY.items() if why in result.reason)
     ends = [
@@ -327,13 +333,13 @@ def _ask_the_sender(result: Result) -> list[tuple[str, list[str]]]:
 
 
 def _most_undecided(result: Result) -> Connection:
-    """The connection with the most left open, to the server that the reason names, if it names one."""
+    """The connection with the most unresolved candidates, to the server that the reason names, if any."""
     named = [one for one in result.connections if result.reason.startswith(f"{one.server}: ")]
     return max(named or result.connections, key=lambda connection: connection.unresolved)
 
 
 def _record_at_both_ends(result: Result) -> list[tuple[str, list[str]]]:
-    """Where the path hides what was held: record at both ends of the connection with the most left open."""
+    """If the path hides what was held: record at both ends of the connection with the most unresolved candidates."""
     most = _most_undecided(result)
     client, server = most.client, most.server
     if _is_one_host(client, server):
@@ -351,7 +357,9 @@ def _tcpdump(file: str, only: str) -> str:
 
 
 def _there(end: NamedEnd | Endpoint) -> str:
-    """Where to look for a program, and when: a server listens on, but a client's connections may be closed soon."""
+    """Where and when to look for a program: a server keeps listening, but a client's connections may soon be
+    closed.
+    """
     return f"In a shell on {_host(end)}, as root" + (", while it runs" if end.role == "client" else "")
 
 
@@ -369,7 +377,7 @@ def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
 
 
 def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str:
-    """What the command below changes, and for whom: a route is not one connection's."""
+    """What the command below changes, and for whom: a route affects more than one connection."""
     where = f"Or in a shell on {'this host' if delayer else _host(delayed)}, as root: acknowledge at once what"
     if _is_one_host(held, delayed):
         return (
@@ -386,14 +394,14 @@ _WITHOUT_LINUX = (
 
 
 def _is_one_host(one: NamedEnd | Endpoint, other: NamedEnd | Endpoint) -> bool:
-    """Whether what they send each other leaves by no device: by 127.0.0.1, or an address of that host."""
+    """Whether their packets leave through no device: by 127.0.0.1, or an address of that host."""
     return one.ip == other.ip or any(ipaddress.ip_address(end.ip).is_loopback for end in (one, other))
 
 
 def _quick_acks(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> list[str]:
     """The command that gives the route to the held end the option ``quickack`` (ip-route(8)), and its undoing.
 
-    It is run in the network of ``delayer``, if that process is known.
+    It runs in the network namespace of ``delayer``, if that process is known.
     """
     inside = f"nsenter -t {delayer.pid} -n " if delayer else ""
     is_ipv4 = ipaddress.ip_address(held.ip).version == 4

@@ -1,4 +1,4 @@
-"""Figures and names as they stand in tables: on the screen, in Markdown and in reports."""
+"""Figures and names as tables show them: on the screen, in Markdown and in reports."""
 
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,13 @@ _SHORT_CAUSES = {
 
 
 def share(value: float) -> str:
-    """A share, 0 to 1, in percent; little never reads 0%, nor nearly all 100%."""
+    """A share, 0 to 1, in percent; a small share never reads 0%, and one below 1 never 100%."""
     percent = f"{value:.0%}"
     return f"{value:.1%}" if (percent == "0%" and value > 0) or (percent == "100%" and value < 1) else percent
 
 
 def number(value: float | None) -> str:
-    """Three figures, more only before the decimal point: 0.0812, 4.75, 43.9, 9,513."""
+    """A number to three figures, with more only before the decimal point: 0.0812, 4.75, 43.9, 9,513."""
     if value is None:
         return NONE
     if value == 0 or abs(value) >= 100:
@@ -45,7 +45,7 @@ def middle_and_tail(spread: "Spread | None") -> str:
 
 
 def percentiles(spread: "Spread", *which: str) -> str:
-    """The percentiles of a spread, ms, whose field names are given: "p50 43.20, p99 44.10 ms"."""
+    """The named percentiles of a spread, ms: "p50 43.20, p99 44.10 ms"."""
     return ", ".join(f"{name} {getattr(spread, name):.2f}" for name in which) + " ms"
 
 
@@ -55,7 +55,7 @@ def request_time(ms: float | None) -> str:
 
 
 def cause_name(cause: Cause, *, is_open: bool = False) -> str:
-    """The cause of an idle gap, in few words; ``is_open``: it cannot be told if data waited for some late ACKs."""
+    """The cause of an idle gap, in few words; ``is_open``: it is not known if data waited for some late ACKs."""
     if is_open and cause is Cause.DELAYED_ACK:
         return "delayed ACK, perhaps with data waiting"
     return _SHORT_CAUSES.get(cause) or CAUSES[cause]
@@ -81,7 +81,9 @@ def delayed_acks(figures: "Figures") -> str:
 
 
 def shortened(name: str, width: int) -> str:
-    """A name in ``width`` columns; of a longer one both ends stay, as containers of a project differ in the last."""
+    """A name in ``width`` columns; a longer one keeps both ends, because containers of a project differ at the
+    end.
+    """
     if len(name) <= width:
         return name
     last = width // 2

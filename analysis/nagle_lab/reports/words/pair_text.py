@@ -5,7 +5,7 @@ from nagle_lab.diagnosis.result.spread import plural
 
 
 def pair_facts(pair: Pair) -> list[tuple[str, str]]:
-    """Names and values of what is to be said of it, beside what its ``nearer`` capture shows."""
+    """Names and values about the pair, in addition to what its ``nearer`` capture shows."""
     facts = [("judged by", _how_judged(pair)), ("in both", _matched(pair))]
     if not pair.matched and (replies := _replies(pair)):
         facts.append(("reply", replies))
@@ -44,10 +44,10 @@ def _matched(pair: Pair) -> str:
 
 
 def _replies(pair: Pair) -> str:
-    """Without a stall: which part of the time until the reply is the path, and which the end behind it."""
+    """Without a stall: how much of the time until the reply the path takes, and how much the end behind it."""
     one, two = (result.summary.request_to_response_ms for result in pair.results)
     exchanges = {result.summary.exchanges for result in pair.results}
-    if not one or not two or len(exchanges) > 1 or not pair.are_apart:  # the medians are of other exchanges
+    if not one or not two or len(exchanges) > 1 or not pair.are_apart:  # the medians are those of different exchanges
         return ""
     near, far = sorted(zip((one.p50, two.p50), pair.files, strict=True))
     return (

@@ -1,4 +1,4 @@
-"""What a result says, in words that the screen, Markdown and HTML share."""
+"""A result in words that the screen, Markdown and HTML share."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -31,18 +31,18 @@ GROUNDS = {
 
 
 def answers_as(connection: Connection) -> str:
-    """What its segments carry for the server where that is translated; else empty."""
+    """The server's translated address in a connection's segments; otherwise empty."""
     return f"answers as {connection.answers_as}" if connection.answers_as else ""
 
 
 def _said_of(ground: Ground, beside: Iterable[Ground] = ()) -> str:
-    """How sure it is; what is proved by being like other stalls is no surer than these."""
+    """How sure a ground is; a stall proved by its likeness to other stalls is no surer than these."""
     is_certain = ground.is_certain and (ground is not Ground.TIMESTAMPS or all(one.is_certain for one in beside))
     return f"{'certain' if is_certain else 'likely'}: {GROUNDS[ground]}"
 
 
 def how_sure(result: Result) -> str:
-    """How sure the proof of the stalls is, and by what; empty where there is none."""
+    """How sure the proof of the stalls is, and on what evidence; empty without stalls."""
     grounds = result.summary.grounds
     if len(grounds) == 1:
         return _said_of(next(iter(grounds)))
@@ -50,12 +50,12 @@ def how_sure(result: Result) -> str:
 
 
 def is_at_sender(result: Result, stall: Stall) -> bool:
-    """Whether the capture shows held data as it leaves, and not as it comes by."""
+    """Whether the capture shows held data as it leaves, and not as it passes later."""
     return result.summary.captured_near in (stall.held_by.role, "both")
 
 
 def stalled_exchanges(result: Result) -> tuple[str, str]:
-    """How many exchanges stalled, and of how many; "?" where none is known to, nor that none did."""
+    """How many exchanges stalled, and of how many; "?" if it is not known whether any did."""
     s = result.summary
     seen = f"in {s.decided_exchanges:,} a stall would have been seen"
     of = f"of {s.exchanges:,} {plural('exchange', s.exchanges)}"
@@ -66,7 +66,7 @@ def stalled_exchanges(result: Result) -> tuple[str, str]:
 
 
 def findings(result: Result) -> list[tuple[str, str]]:
-    """Names and sentences of what there is besides the verdict: hold, round trips, relays, what is left open."""
+    """Names and sentences of the findings besides the verdict: hold, round trips, relays, unresolved candidates."""
     rows = [
         ("hold", _hold(result.summary)),
         ("round trips", _round_trips(result.summary)),
@@ -77,7 +77,9 @@ def findings(result: Result) -> list[tuple[str, str]]:
 
 
 def servers(s: Summary) -> list[tuple[str, str]]:
-    """What is found of each server with stalls or something undecided, then of all others; none of one server."""
+    """The findings for each server with stalls or unresolved candidates, then for all others; nothing for a single
+    server.
+    """
     if not s.servers:
         return []
     others = s.exchanges - sum(server.exchanges for server in s.servers)
@@ -99,7 +101,7 @@ def _stalled_of(stalled: int, exchanges: int) -> str:
 
 
 def _hold(s: Summary) -> str:
-    """How much of the wait the data was held, where the capture narrows that down."""
+    """How much of the wait the data was held, if the capture narrows that down."""
     hold, wait = s.hold_ms, s.wait_ms
     if not hold or not wait or hold.high >= wait.p50 - 0.05 or len(s.held_ends) > 1:
         return ""
@@ -136,11 +138,11 @@ def _relays(result: Result) -> str:
     )
 
 
-_MOST_CONNECTIONS, _TOO_MANY = 5, 1_000  # to name, and to look at for a row that nobody could use then
+_MOST_CONNECTIONS, _TOO_MANY = 5, 1_000  # the most to name; and to examine, because a row of more would be useless
 
 
 def stalled_connections(result: Result) -> str:
-    """Which connections have the stalls, where others with as much traffic have none; else empty."""
+    """Which connections have the stalls, if others with as much traffic have none; otherwise empty."""
     if result.summary.connections > _TOO_MANY:
         return ""
     stalled = [one for one in result.connections if one.stalls]
@@ -170,7 +172,7 @@ OBSTACLES = {
 
 
 def _unresolved(result: Result) -> str:
-    """What is left open, and whose data that is."""
+    """What is unresolved, and whose data it concerns."""
     often = [f"{times_text(count)}: {OBSTACLES[obstacle]}" for obstacle, count in result.quality.unresolved.items()]
     ends = result.summary.undecided_ends
     which = f"the {ends[0].role} ({ends[0]}) sent after" if len(ends) == 1 else "followed"
@@ -181,7 +183,7 @@ _MOST_PROCESSES = 5
 
 
 def processes(result: Result) -> list[tuple[str, str]]:
-    """Rows: which process is at which end, where the capture says so."""
+    """Rows: which process is at which end, if the capture says so."""
     found = result.processes or []
     rows = [str(one) for one in found[:_MOST_PROCESSES]]
     if len(found) > _MOST_PROCESSES:
@@ -190,7 +192,7 @@ def processes(result: Result) -> list[tuple[str, str]]:
 
 
 def only_processes(result: Result) -> dict[str, str]:
-    """Role → the name and number of the process that has it, where there is but one."""
+    """Role → the name and number of the process in that role, if there is only one."""
     by_role: dict[str, set[str]] = {}
     for one in result.processes or []:
         if one.role:

@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, place
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
 
-MOST_GROUPS = 5  # pairs of writes that are told
+MOST_GROUPS = 5  # pairs of writes that are shown
 
 Rows = list[tuple[str, str]]
 
@@ -23,7 +23,7 @@ def writes_rows(writes: Writes) -> Rows:
 
 
 def about_writes(writes: Writes) -> Rows:
-    """Names and values: who wrote, the true hold, what became of TCP_NODELAY, and what tracing did."""
+    """Names and values: who wrote, the true hold, what happened to TCP_NODELAY, and what tracing changed."""
     rows: Rows = []
     if writes.groups:
         rows.append(("written by", _who(writes.groups[0])))
@@ -48,17 +48,19 @@ def pair_lines(group: Group) -> list[str]:
 
 
 def shown(write: Write) -> str:
-    """The place of a write, as short as it can be said: "server.py:16 reply"."""
+    """The place of a write, as short as possible: "server.py:16 reply"."""
     return write_text(write, here())
 
 
 def shown_place(place: Place) -> str:
-    """ "server.py:16 reply"; a file below the working directory from there on, another by its last two names."""
+    """ "server.py:16 reply"; a file below the working directory relative to that, any other by the last two parts of
+    its path.
+    """
     return place_text(place, here())
 
 
 def here() -> Path | None:
-    """The working directory, from which on files below it are named; None where it was removed."""
+    """The working directory, to which names of files below it are relative; None if it was removed."""
     with suppress(OSError):
         return Path.cwd()
     return None
@@ -78,7 +80,7 @@ def call_of(write: Write) -> str:
 
 
 def written_words(call: Written) -> list[str]:
-    """What a ladder says of a call, a line each: its place, bytes, time, system call, process."""
+    """What a ladder says about a call, a line each: its place, bytes, time, system call, process."""
     write = call.write
     who = f"{write.command}, process {write.process}, thread {write.thread}"
     why = f"no line: {write.why_no_line}" if write.why_no_line else ""
