@@ -18,13 +18,13 @@ from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
 from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.tcp.arrays import numpy
 
-# ruff: noqa: PLC0415  (imports inside functions: a capture must not wait for what only runs and pairs need, and of a
-# large one the rest is imported while it is read)
+# ruff: noqa: PLC0415 (imports inside functions: a capture must not wait for what only runs and pairs need, and while
+# a # large one is read, the rest is imported)
 
 
 @dataclass(frozen=True)
 class AnalyzeOptions:
-    """What the options ask of every capture, and the files to write."""
+    """The options for every capture, and the files to write."""
 
     expected: Verdict | None
     as_json: bool
@@ -42,7 +42,7 @@ def command(
     strace: Path | None,
     **files: Path | None,
 ) -> Exit:
-    """Diagnose captures, print each, and write the files asked for; the worst of them decides the exit code."""
+    """Diagnose captures, print each, and write the requested files; the worst capture decides the exit code."""
     _keep_freed_memory()
     if strace and (same_traffic or (len(paths) > 1 and not rotated) or any(map(_is_no_file, paths))):
         raise NagleLabError("--strace takes one capture file, or with --rotated those of one capture")
@@ -62,7 +62,7 @@ def command(
 
 
 def _is_no_file(path: Path) -> bool:
-    """Whether an input is a run folder or standard input; one that is missing is reported when it is opened."""
+    """Whether an input is a run folder or standard input; a missing input is reported when it is opened."""
     return path.is_dir() or str(path) == STDIN
 
 
@@ -71,14 +71,16 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _MORE_THAN_A_TABLE = -1, -3, (1 << 31)
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc use a window's memory for the next one: given back, every page of it comes back as zeros."""
+    """Make glibc reuse a window's memory for the next one: memory that was given back comes back page by page,
+    zeroed.
+    """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_MMAP_THRESHOLD, _MORE_THAN_A_TABLE)
         mallopt(_TRIM_THRESHOLD, _NEVER)
 
 
 def _analyze_same_traffic(paths: Sequence[Path], names: Sequence[str], asked: AnalyzeOptions) -> Exit:
-    """Diagnose two captures together: one answer, with what the one shows that is nearer; as JSON both."""
+    """Diagnose two captures together: one answer, with the details of the nearer capture; as JSON both."""
     from nagle_lab.cli.captures.outcome import tell_contradiction, tell_outcome, write_both
     from nagle_lab.reports.words.pair_text import pair_facts
 
@@ -94,7 +96,7 @@ def _analyze_same_traffic(paths: Sequence[Path], names: Sequence[str], asked: An
 
 
 def _analyze_or_tell(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
-    """Diagnose one of several captures; one that is unusable is reported, and the others go on."""
+    """Diagnose one of several captures; an unusable one is reported, and the others continue."""
     try:
         if len(paths) == 1 and paths[0].is_dir():
             from nagle_lab.cli.shared.report import report
@@ -116,7 +118,7 @@ def _analyze_or_tell(paths: Sequence[Path], name: str, asked: AnalyzeOptions) ->
 
 
 def _analyze(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
-    """``name`` is what the capture is called among the others, without what they have in common."""
+    """``name`` is the name of the capture among the others, without their common part."""
     sha256 = asked.as_json or bool(asked.exports.files)
     analysis = Analysis([str(path) for path in paths], exchanges=asked.exports.with_exchanges, sha256=sha256)
     _take_all(analysis)
@@ -133,18 +135,18 @@ _SHORTLY = 0.0001  # s
 
 
 def _take_all(analysis: Analysis) -> None:
-    """Have the analysis take the whole capture; of a large one, what judges and prints is imported beside that."""
+    """Let the analysis take the whole capture; meanwhile, if it is large, import the modules that judge and print."""
     importing = Thread(target=_import_the_rest)
     for _ in analysis:
         if importing.ident is None and analysis.is_large:
-            with suppress(RuntimeError):  # there are no threads, as in a browser: then it is imported afterwards
+            with suppress(RuntimeError):  # there are no threads, as in a browser: then imports come afterwards
                 importing.start()
     if importing.ident is not None:
         importing.join()
 
 
 def _import_the_rest() -> None:
-    """Beside the compiled engine, which has released the GIL, and must not wait for long to get it back."""
+    """Runs beside the compiled engine, which has released the GIL and must not wait long to get it back."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SHORTLY)
     try:

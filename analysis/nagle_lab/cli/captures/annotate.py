@@ -43,7 +43,7 @@ def _analyzed(paths: Sequence[Path]) -> tuple[Sequence[Path], Result]:
 
 
 def _tell_written(files: Sequence[Path], result: Result, out: Path) -> None:
-    """One line on stderr about the file written, and one for each damage of the capture."""
+    """Print a line on stderr about the file written, and one for each damage of the capture."""
     stalls = len(result.stalls)
     about = f"{stalls:,} stalls commented; select them with {COMMENT_FILTER}" if stalls else "no stall in it"
     tell(f"{shown_path(out)}: {file_names(files)}, {result.verdict}, {about}")

@@ -15,7 +15,7 @@ from nagle_lab.runs.run import Run
 
 
 def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
-    """Compare run folders and capture files with the first of them, and print the comparison."""
+    """Compare run folders and capture files with the first one, and print the comparison."""
     require_outputs(files.values(), paths)
     sources = [opened(path) for path in paths]
     comparison = compare(sources, paths)

@@ -1,4 +1,4 @@
-"""nagle-lab fleet: the captures of many hosts, on as many workers as there are, and questions to what they show."""
+"""nagle-lab fleet: the captures of many hosts, on any number of workers, and questions to the results."""
 
 import sys
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def command(
     list_only: bool,
     expect: str | None,
 ) -> Exit:
-    """Read the series in ``sources`` and store what they show; the worst of them decides the exit code."""
+    """Read the series in ``sources`` and store the results; the worst series decides the exit code."""
     expected = Verdict(expect.upper()) if expect else None
     series = series_of(sources)
     if list_only:
@@ -74,7 +74,7 @@ def _code(judged: JudgedSeries, expected: Verdict | None) -> Exit:
 
 
 def page(folder: Folder) -> None:
-    """Write the overview page into the store, and tell what to type next."""
+    """Write the overview page into the store, and say what to type next."""
     folder.write(PAGE, _page(Store(folder), folder).encode("utf-8", "backslashreplace"))
     screen = console()
     screen.print(f"overview: {folder.url.rstrip('/')}/{PAGE}", soft_wrap=True)
@@ -87,7 +87,7 @@ def _page(store: Store, folder: Folder) -> str:
 
 
 def ask(question: str | None, out: str | None, as_json: bool, html: Path | None) -> Exit:
-    """Answer a question, a ready one or SQL; without one, list the ready ones."""
+    """Answer a question, ready-made or SQL; without one, list the ready-made questions."""
     screen = console(at_most=400)
     if question is None and html is None:
         show_questions(questions(), screen)
@@ -134,7 +134,7 @@ class _Progress(ProgressBar):
         self._say()
 
     def series(self, judged: JudgedSeries) -> None:
-        """Note that a series is judged; what kept it from being finished stays on the screen."""
+        """Note that a series is judged; if it could not be finished, the reason stays on the screen."""
         self._done += 1
         self._say()
         if judged.verdict is None:

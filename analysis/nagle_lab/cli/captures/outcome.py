@@ -1,4 +1,4 @@
-"""What comes of a capture once it is judged: the screen or the JSON, the files asked for, and the exit code."""
+"""The outcome of a judged capture: the screen or the JSON, the requested files, and the exit code."""
 
 import dataclasses
 import sys
@@ -28,7 +28,7 @@ def tell_outcome(
     about: Sequence[tuple[str, str]] = (),
     is_printed: bool = False,
 ) -> None:
-    """Print the ``result`` of a capture, unless it is, and hand it to the files that are to be written.
+    """Print the ``result`` of a capture, unless it was already printed, and pass it to the files to write.
 
     ``title`` and ``about``: see ``show_capture``.
     """
@@ -68,18 +68,18 @@ def _write_json(result: Result) -> None:
 
 
 def _are_readable(paths: Sequence[Path]) -> bool:
-    """Whether they can be read once more: what a pipe brought is gone."""
+    """Whether they can be read again, which a pipe cannot."""
     return all(path.is_file() for path in paths)
 
 
 def _with_processes(paths: Sequence[Path], result: Result) -> Result:
-    """The result with the processes that comments on the packets name, if there are any."""
+    """The result with the processes named in comments on packets, if any."""
     processes = processes_of(paths, result) if _are_readable(paths) else None
     return replace(result, processes=processes) if processes else result
 
 
 def tell_contradiction(paths: Sequence[Path], verdict: Verdict, asked: AnalyzeOptions) -> Exit:
-    """The exit code of the verdict on these captures; says so where another one was expected."""
+    """The exit code of the verdict on these captures; reports a verdict other than the expected one."""
     code = exit_code(verdict, asked.expected)
     if code is Exit.CONTRADICTED and not asked.as_json:
         tell(f"{' '.join(map(str, paths))}: expected {asked.expected}, found {verdict}")

@@ -28,14 +28,14 @@ COMMITTED = tuple(REPOSITORY / "captures" / folder for folder in ("reference", "
 def command(
     parts: tuple[str, ...], answers: str | None, without_lab: bool, outline: bool, slides: Path | None, runs: Path
 ) -> Exit:
-    """Walk through the workshop, all of it or the ``parts`` named; ``answers`` is a file, ``good``, or None: ask.
+    """Walk through the workshop, all of it or the ``parts`` named; ``answers`` is a file, ``good``, or None to ask.
 
-    Or print the ``outline``, or write the ``slides``, of committed runs, and end.
+    With ``outline`` or ``slides`` only print or write these, from committed runs.
     """
     script = workshop()
     script = script.part(parts) if parts else script
     screen = console(at_most=WIDTH)
-    screen.width = min(screen.width, WIDTH)  # the same where there is no terminal
+    screen.width = min(screen.width, WIDTH)  # the same without a terminal
     if outline:
         show_outline(script, screen)
         return Exit.OK
@@ -77,7 +77,9 @@ def _live(
 
 @contextmanager
 def _stages(screen: Console, name: str) -> Iterator[Callable[[str], None]]:
-    """Takes the stages of a run: a line that changes; on a dumb terminal one that grows; in a log a line of each."""
+    """Shows the stages of a run: in one changing line; on a dumb terminal in one growing line; in a log with a line
+    each.
+    """
     if screen.is_terminal and not screen.is_dumb_terminal:
         with screen.status(name) as status:
             yield lambda stage: status.update(f"{name}: {stage}"[: WIDTH - 2])

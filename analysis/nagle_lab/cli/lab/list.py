@@ -1,4 +1,4 @@
-"""nagle-lab list: the scenarios there are."""
+"""nagle-lab list: the existing scenarios."""
 
 import sys
 
@@ -13,7 +13,7 @@ from nagle_lab.reports.screens.terminal import console
 
 
 def command(scenario: str | None, pair: bool) -> Exit:
-    """Print every scenario, or all about one, or only the variants to compare with each other."""
+    """Print every scenario, or everything about one, or only the two variants to compare."""
     if pair:
         return _print_pair(scenario)
     if scenario:
@@ -27,7 +27,7 @@ def command(scenario: str | None, pair: bool) -> Exit:
 
 
 def _print_all_about(scenario: Scenario) -> None:
-    """Print a scenario; with a pager on a terminal that is not high enough."""
+    """Print a scenario; through a pager if the terminal is not high enough."""
     screen = console()
     with screen.capture() as captured:
         show_scenario(scenario, screen)

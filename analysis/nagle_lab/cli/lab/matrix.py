@@ -1,4 +1,4 @@
-"""nagle-lab matrix: every scenario × variant, and one table of what came out for each scenario."""
+"""nagle-lab matrix: every scenario × variant, and one table of the outcomes per scenario."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from nagle_lab.runs.run import Run
 
 
 def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | None) -> Exit:
-    """Run the scenarios of those names, all where there is none; print, and write the files asked for."""
+    """Run the named scenarios, by default all; print the tables, and write the requested files."""
     require_outputs(files.values())
     several = named_scenarios(scenarios)
     refuse_misspelled(several)
@@ -76,6 +76,6 @@ def _carry_out(row: VariantRow, runs: Path, progress: RunsProgress, about: dict[
 
 
 def _versions(run: Run) -> dict[str, str | None]:
-    """What is the same in every run of a matrix."""
+    """The versions that are the same in every run of a matrix."""
     versions = run.manifest.versions
     return {name: getattr(versions, name) for name in ("nagle_lab", "git_revision", "kernel", "docker", "compose")}

@@ -23,7 +23,7 @@ def command(
     trace: bool,
     **files: Path | None,
 ) -> Exit:
-    """Run a variant once, print the result, and write the files asked for.
+    """Run a variant once, print the result, and write the requested files.
 
     On a terminal the stages of the run overwrite each other; elsewhere (a CI log) each has its line.
     """

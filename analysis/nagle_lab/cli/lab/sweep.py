@@ -39,7 +39,7 @@ def command(
     refuse_misspelled([swept])
     require_runs_folder(runs)
     given, interrupted = parsed_settings(settings), False
-    for series in several:  # one mistake is one line, not one for each run
+    for series in several:  # so that a mistake gives one line, not one per run
         resolve(swept, swept.variant(series.variant), {**given, parameter: str(low)})
     try:
         with RunsProgress(console(stderr=True), len(several) * len(sweep.doubled(low, high))) as progress:
@@ -101,6 +101,6 @@ def _measure(
 
 
 def _sizes(run: Run, parameter: str) -> dict[str, int]:
-    """The parameters in bytes that are not swept: what may explain an edge."""
+    """The parameters in bytes that are not swept, which may explain an edge."""
     parameters = run.manifest.parameters.items()
     return {name: int(value) for name, value in parameters if name.endswith("_BYTES") and name != parameter}

@@ -1,1 +1,1 @@
-"""Commands about what runs on this host now."""
+"""Commands about running software on this host."""

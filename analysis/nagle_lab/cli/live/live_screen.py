@@ -21,7 +21,7 @@ _UP, _DOWN, _ESCAPE, _ENTER = b"\x1b[A", b"\x1b[B", b"\x1b", b"\r"
 _SAME = {b"\n": _ENTER, b"k": _UP, b"j": _DOWN, b"\x1bOA": _UP, b"\x1bOB": _DOWN, b" ": b"f"}
 _KEY = re.compile(rb"\x1b(?:[\[O][A-Z])?|[\x80-\xff]+|.", re.DOTALL)
 _MESSAGE_S = 10.0
-_USUAL = ConsoleDimensions(80, 24)  # where a terminal does not say its size: a serial console, say
+_USUAL = ConsoleDimensions(80, 24)  # if a terminal, such as a serial console, does not say its size
 
 
 class Terminal(Spectator):
@@ -35,7 +35,7 @@ class Terminal(Spectator):
 
     def __enter__(self) -> Self:
         self._tty = -1
-        with suppress(OSError):  # started without a terminal to type at
+        with suppress(OSError):  # started without a terminal for input
             self._tty = os.open("/dev/tty", os.O_RDONLY)
             self._mode = termios.tcgetattr(self._tty)
             tty.setcbreak(self._tty)
@@ -76,7 +76,7 @@ class Terminal(Spectator):
 
     def redraw(self) -> None:
         """Draw the screen at the terminal's present size."""
-        width, height = os.get_terminal_size(1)  # whatever COLUMNS says
+        width, height = os.get_terminal_size(1)  # regardless of COLUMNS
         width, height = self._console.size = ConsoleDimensions(width or _USUAL.width, height or _USUAL.height)
         self._live.update(render(self._screen, width, height), refresh=True)
 

@@ -1,4 +1,4 @@
-"""nagle-lab nodelay: TCP_NODELAY set on the living sockets of a program, and taken back."""
+"""nagle-lab nodelay: TCP_NODELAY set on a program's open sockets, and taken back."""
 
 import signal
 import sys
@@ -47,7 +47,7 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> Exit:
-    """Watch, ask, change, watch again, and show the difference; as JSON when all is done."""
+    """Record, ask, change, record again, and show the difference; as JSON at the end."""
     limit_s = _check_usage(state, pid, container, limit, yes)
     program = _program(pid, container, port)
     done = NodelayRun(program.name, "off" if state == "off" else "on", as_json)
@@ -116,7 +116,7 @@ def _program(pid: int | None, container: str | None, port: int | None) -> Target
 
 
 def _without(program: TargetProgram) -> list[HostSocket]:
-    """The program's sockets without TCP_NODELAY. Raises NagleLabError where there are none."""
+    """The program's sockets without TCP_NODELAY. Raises NagleLabError if there are none."""
     those = sockets(program)
     if found := those_without_nodelay(those):
         return found
@@ -126,14 +126,14 @@ def _without(program: TargetProgram) -> list[HostSocket]:
 
 
 def _changed(program: TargetProgram) -> list[HostSocket]:
-    """The program's sockets on which nagle-lab set TCP_NODELAY. Raises NagleLabError where there are none."""
+    """The program's sockets on which nagle-lab set TCP_NODELAY. Raises NagleLabError if there are none."""
     if found := to_take_back(program, sockets(program)).back:
         return found
     raise NagleLabError(f"nothing to take back: nagle-lab nodelay on has changed no open socket of {program.name}")
 
 
 def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecording | None:
-    """Record the program for so many seconds; None where that is 0."""
+    """Record the program for so many seconds; returns None for 0 seconds."""
     if not seconds:
         return None
     tell(f"recording the network namespace of {program.name} for {seconds:g} s")
@@ -168,7 +168,7 @@ def _take_back_undisturbed(program: TargetProgram, done: NodelayRun) -> None:
 def _take_back(program: TargetProgram, done: NodelayRun) -> None:
     try:
         those = sockets(program)
-    except NagleLabError as error:  # it has ended, or closed them all
+    except NagleLabError as error:  # the program has ended, or closed them all
         tell(f"nothing is left to take back: {error}")
         return
     turned = turn_back(program, those)

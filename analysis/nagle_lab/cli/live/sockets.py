@@ -24,13 +24,13 @@ def command(pid: int | None, container: str | None, port: int | None, every: boo
 
 
 def _as_root() -> str:
-    """How to type a command that needs root: sudo has a search path of its own, and root may have no sudo."""
+    """How to type a command that needs root: sudo has its own search path, and root may have no sudo."""
     is_root = os.geteuid() == 0 and "SUDO_USER" not in os.environ
     return "nagle-lab" if is_root else 'sudo "$(command -v nagle-lab)"'
 
 
 def pids_of(pid: int | None, container: str | None) -> set[int] | None:
-    """The processes that --pid or --container names; None: neither does. Raises NagleLabError."""
+    """The processes that --pid or --container names; None without either. Raises NagleLabError."""
     require_only_one([option for option, value in (("--pid", pid), ("--container", container)) if value])
     if pid:
         return with_children(pid)

@@ -1,4 +1,4 @@
-"""nagle-lab watch: what stalls now, live; and in the end the report of `analyze`."""
+"""nagle-lab watch: what stalls now, live; and at the end the report of `analyze`."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ class WatchOptions:
     Raises
     ------
     NagleLabError
-        Some of them do not go together, or standard input is no pipe.
+        Some of them exclude each other, or standard input is not a pipe.
     """
 
     source: str | None  # "-": standard input
@@ -59,25 +59,25 @@ class WatchOptions:
 
     @property
     def target(self) -> Target:
-        """What is recorded, where that is on this host."""
+        """What to record, if that is on this host."""
         return Target(self.pid, self.container, self.service, self.interface, sorted(set(self.ports)))
 
     @property
     def name(self) -> str:
-        """What is watched, in words."""
+        """The target, in words."""
         if self.source:
             return "standard input"
         return f"pod {self.pod}" if self.pod else str(self.target)
 
     @property
     def nothing_passed(self) -> str:
-        """What to say where there was no packet at all."""
+        """What to say if there was no packet at all."""
         ports = f" with port {' or '.join(map(str, sorted(set(self.ports))))}" if self.ports else ""
         return f"no TCP packet{ports} passed on {self.name}; watch for longer, or another port or place"
 
     @property
     def is_on_screen(self) -> bool:
-        """Whether it is shown on a terminal, not line by line."""
+        """Whether the view is shown on a terminal instead of line by line."""
         return sys.stdout.isatty() and not self.as_json
 
     @property
@@ -126,7 +126,7 @@ def command(**options: Any) -> Exit:
             if not sums.packets and not asked.source:
                 sums.worst = msgspec.structs.replace(sums.worst, reason=asked.nothing_passed)
     code = _report(sums, ladder, watcher, asked)
-    if asked.is_on_screen:  # the screen is gone that said so
+    if asked.is_on_screen:  # the screen that said so is gone
         for text in names.unseen:
             tell(text)
     is_here = not asked.source and not asked.pod and not asked.as_json
@@ -154,9 +154,9 @@ def nearer(result: Result, target: Target) -> str:
 
 @contextmanager
 def _packets(asked: WatchOptions) -> Iterator[tuple[Recording | int, ProgramNames]]:
-    """Where the packets come from, and what names their ends.
+    """The source of the packets, and the names of their ends.
 
-    Nothing does for a pod, which is another host's, nor for a pipe, which may be.
+    There are no names for a pod, which is on another host, or for a pipe, which may be.
     """
     target = asked.target
     if asked.pod:
@@ -184,7 +184,7 @@ def _spectator(asked: WatchOptions) -> Iterator[Spectator]:
 
 
 class _Lines(Spectator):
-    """A line for each finding, where there is no terminal."""
+    """A line for each finding, without a terminal."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -213,7 +213,7 @@ def _say(event: Event, as_json: bool, text: str) -> None:
 
 
 def _typical(sums: PeriodSums, watcher: Watcher) -> Ladder | None:
-    """The ladder of a typical stall, where all packets are still in the ring."""
+    """The ladder of a typical stall, if all its packets are still in the ring."""
     result = sums.worst
     if sums.periods != 1 or not result or not result.stalls:
         return None

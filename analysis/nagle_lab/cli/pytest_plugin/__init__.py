@@ -1,10 +1,10 @@
 """The pytest plugin: ``pytest --nagle`` puts each test under the proof.
 
-This module is all that is imported where --nagle is not given: options, the marker's line, the fixture. With it,
-pytest starts itself again in a network namespace (start.py), where each test is judged (judge.py) on the connections
-that it opened (judged_part.py), and the session on all others (spans.py); the workers of pytest-xdist get a namespace
-each (xdist.py). With --nagle-trace a test that stalls runs once more (again.py). What came of all tests is said at
-the end (session_summary.py).
+Without --nagle only this module is imported: options, the marker's line, the fixture. With --nagle, pytest starts
+itself again in a network namespace (start.py), where each test is judged (judge.py) on the connections that it opened
+(judged_part.py), and the session on all others (spans.py); the workers of pytest-xdist get a namespace each
+(xdist.py). With --nagle-trace a test that stalls runs once more (again.py). The summary of all tests comes at the end
+(session_summary.py).
 """
 
 import os
@@ -16,15 +16,15 @@ import pytest
 if TYPE_CHECKING:
     from nagle_lab.cli.pytest_plugin.judge import Judge, SoFar  # noqa: F401 - in quotes below
 
-# Where this pytest is recorded; empty where it is not. Not for what a test starts: that may be another pytest.
+# Where this pytest is recorded; empty if it is not. Removed for programs that a test starts, maybe another pytest.
 PARTS = os.environ.pop("NAGLE_LAB_PARTS", "")  # nagle_lab.guard.recording.cuts.PARTS_VARIABLE, without importing it
-# Which test this pytest is to run, traced: again.py. Only for itself, too.
+# The test that this pytest must run, traced: again.py. Also removed for others.
 AGAIN = os.environ.pop("NAGLE_LAB_AGAIN", "")
 JUDGE = pytest.StashKey["Judge"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, --nagle and those that begin so."""
+    """Add the options that begin with --nagle."""
     group = parser.getgroup("nagle-lab", "TCP's Nagle × delayed-ACK stall")
     group.addoption(
         "--nagle",
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:
-    """Start pytest again in a namespace before any plugin has begun anything; not if workers are known to do that."""
+    """Start pytest again in a namespace before any plugin has begun anything, unless its workers will do that."""
     options = early_config.known_args_namespace
     if _needs_namespace(options) and not (getattr(options, "numprocesses", None) or getattr(options, "tx", None)):
         from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
@@ -68,7 +68,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Have pytest-xdist's workers start in namespaces of their own; this process is in none."""
+    """Let pytest-xdist's workers start in namespaces of their own; this process is in none."""
     if not _needs_namespace(config.option):
         return None
     if config.getoption("dist", "no") != "no" and config.getoption("tx", None):
@@ -110,6 +110,6 @@ def nagle(request: pytest.FixtureRequest) -> "SoFar":
 
 
 def _needs_namespace(options: object) -> bool:
-    """Whether a namespace has yet to be made."""
+    """Whether a namespace is still needed."""
     not_run = any(getattr(options, name, False) for name in ("help", "version", "collectonly"))
     return bool(getattr(options, "nagle", False)) and not PARTS and not not_run

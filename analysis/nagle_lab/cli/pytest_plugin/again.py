@@ -1,7 +1,7 @@
 """--nagle-trace: a test that stalls runs once more, alone and under strace, so that its two writes can be named.
 
-The verdict stays that of the run without strace. The same command line is started again, in a namespace inside this
-one; an order in its environment says which test it is to run, and where its capture and its trace go.
+The verdict remains that of the run without strace. The same command line is started again, in a namespace inside this
+one; an order in its environment says which test to run, and where its capture and its trace go.
 """
 
 import os
@@ -21,28 +21,28 @@ from nagle_lab.guard.tracing import hooking, strace_command
 from nagle_lab.guard.tracing.calls import Trace
 from nagle_lab.guard.tracing.strace_output import read_trace
 
-ORDER = "NAGLE_LAB_AGAIN"  # the environment variable that has the order, as JSON
+ORDER = "NAGLE_LAB_AGAIN"  # the environment variable with the order, as JSON
 _OUTPUT = "output.txt"
-_MOST = 10  # tests of a process that are traced: each costs the session's start and collection again
-_AT_LEAST_S = 120.0  # that it may take: the session starts and collects again, which is no part of a test's time
+_MOST = 10  # tests traced per process: each repeats the session's start and collection
+_AT_LEAST_S = 120.0  # time limit: the session's start and collection come on top of the test's time
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a pytest that was started to trace one test is to do."""
+    """The task of a pytest that was started to trace one test."""
 
     test: str  # its node id
     folder: str  # where the capture and the trace go
-    stacks: bool  # whether with native stacks, and the hook of native code in place of the others
+    stacks: bool  # whether with native stacks, and the hook of native code instead of the others
     limit_s: float
 
 
 def order_of(text: str) -> Order:
-    """The order that the environment holds."""
+    """The order in the environment."""
     return msgspec.json.decode(text, type=Order)
 
 
 def ordered(text: str, command: list[str]) -> tuple[list[str], dict[str, str], float]:
-    """The command under strace, what its environment gets, and how many seconds it may take."""
+    """The command under strace, its extra environment, and how many seconds it may take."""
     order = order_of(text)
     environment = {ORDER: text, **hooking.loading(os.environ, stacks=order.stacks)}
     file = Path(order.folder) / strace_command.CALLS
@@ -50,7 +50,7 @@ def ordered(text: str, command: list[str]) -> tuple[list[str], dict[str, str], f
 
 
 class Again:
-    """Traces tests of this session; made before any of them has changed the environment or the folder."""
+    """Traces tests of this session; created before any test can change the environment or the folder."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._command = _command_line(config)
@@ -99,7 +99,7 @@ class Again:
 
 
 def _command_line(config: pytest.Config) -> list[str]:
-    """What started this session, for one process: a worker of pytest-xdist runs its tests by itself then."""
+    """The command line of this session, for one process: without pytest-xdist's workers."""
     from_main: Mapping[str, list[str]] = getattr(config, "workerinput", {})
     if argv := from_main.get("mainargv"):
         start = ["-m", "pytest"] if argv[0].endswith("__main__.py") else [argv[0]]

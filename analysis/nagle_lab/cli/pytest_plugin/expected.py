@@ -24,7 +24,7 @@ class ExpectedOfTest:
     marked: bool  # whether there is a marker
 
     def complaint(self, verdict: Verdict, reason: str, result: Result | None, missing: Missing | None) -> str:
-        """Why a test with this verdict fails; empty where it passes. ``result`` is None where nothing passed."""
+        """Why a test with this verdict fails; empty if it passes. ``result`` is None without traffic."""
         found = f"{verdict}: {reason}"
         if self.expect == ANY:
             return ""
@@ -44,7 +44,7 @@ _ONE_WRITE_HINT = " (if single writes are the protection, add one_write=True to 
 
 
 def options_of(config: pytest.Config) -> Selection:
-    """Which connections the command line says are judged. Raises pytest.UsageError."""
+    """The connections to judge according to the command line. Raises pytest.UsageError."""
     try:
         ports, allowed = _ports(config.option.nagle_port), _allowed(config.option.nagle_allow)
     except ValueError as error:
@@ -53,7 +53,9 @@ def options_of(config: pytest.Config) -> Selection:
 
 
 def expected_of(item: pytest.Item, options: Selection) -> ExpectedOfTest:
-    """By the markers of the test, its class and its module; the nearest counts. Raises pytest.UsageError."""
+    """The expectation in the markers of the test, its class and its module; the nearest counts. Raises
+    pytest.UsageError.
+    """
     markers = list(item.iter_markers("nagle"))
     said: dict[str, Any] = {}
     try:

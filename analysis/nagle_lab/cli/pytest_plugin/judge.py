@@ -32,19 +32,19 @@ _NOTHING = "no TCP segment passed"
 def register(config: pytest.Config, folder: str) -> None:
     """Judge this session, which is recorded in that folder. Raises pytest.UsageError."""
     judge_ = config.stash[JUDGE] = Judge(config, Path(folder))
-    if not hasattr(config, "workerinput"):  # a worker's is the process that hands out tests
+    if not hasattr(config, "workerinput"):  # a worker's reporter is the process that hands out tests
         config.pluginmanager.register(SessionSummary(config), "nagle-lab-summary")
-    config.pluginmanager.register(judge_, "nagle-lab-judge")  # after it: what is registered last is asked first
+    config.pluginmanager.register(judge_, "nagle-lab-judge")  # after it: the last one registered is called first
 
 
 class SoFar:
-    """The fixture ``nagle``: judges what passed in this test so far."""
+    """The fixture ``nagle``: judges this test's traffic so far."""
 
     def __init__(self, of: "Judge") -> None:
         self._judge = of
 
     def result(self) -> JudgedPart:
-        """Judge what passed in this test until now."""
+        """Judge this test's traffic until now."""
         return self._judge.now()
 
 
@@ -55,10 +55,10 @@ class Judge:
         self._config, self._folder = config, folder
         self._options = options_of(config)
         self._keep_all = config.option.nagle_keep is not None
-        # In the folder's folder only what is kept is left when all is over.
+        # At the end only kept captures remain in the parent folder.
         kept = Path(config.option.nagle_keep).absolute() if self._keep_all else folder.parent
         self._again: Again | None = None
-        self._only = ""  # the test that this pytest was started for
+        self._only = ""  # the test for which this pytest was started
         if AGAIN:
             order = order_of(AGAIN)
             self._only, self._keep_all, kept = order.test, True, Path(order.folder)
@@ -91,7 +91,7 @@ class Judge:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Begin a test: what passed since the one before belongs to neither."""
+        """Begin a test: traffic since the previous test belongs to neither."""
         self._begin, self._since = self._recording.take(), time.monotonic()
         self._spans.add(Span(self._begin.segments))
         outcome = yield
@@ -107,7 +107,7 @@ class Judge:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Run a test, and judge it at its end, whatever that is."""
+        """Run a test, and judge it at its end, however it ends."""
         try:
             outcome = yield
         except (KeyboardInterrupt, SystemExit, pytest.exit.Exception):
@@ -121,7 +121,7 @@ class Judge:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Judge the connections that no test was judged on."""
+        """Judge the connections on which no test was judged."""
         end, loss = self._recording.end()
         self._spans.add(Span(end.segments))
         left_over = self._left_over()
@@ -133,7 +133,7 @@ class Judge:
             self._config.workeroutput["nagle"] = session.plain()  # type: ignore[attr-defined]
 
     def so_far(self) -> SoFar:
-        """What the fixture of the running test is."""
+        """The fixture of the running test."""
         return SoFar(self)
 
     def now(self) -> JudgedPart:
@@ -152,11 +152,13 @@ class Judge:
         try:
             self._recording.write(begin, end, capture)
             return judge_part(capture, loss, selection)
-        except Exception as error:  # a test may have put anything of its own in the place of what this takes
+        except Exception as error:  # a test may have replaced anything that this uses
             return JudgedPart(Verdict.INVALID, f"the recording cannot be judged: {type(error).__name__}: {error}")
 
     def _end(self, item: pytest.Item, *, failed: bool = False) -> str:
-        """Why a test fails by its verdict; if it has ``failed`` already, this is a section of its report."""
+        """Why a test fails because of its verdict; if it has already ``failed``, this becomes a section of its
+        report.
+        """
         (nodeid, expected), end = self._running, self._recording.take()
         judged = self._judge(nodeid, expected.selection, end)
         self._spans.add(Span(end.segments, nodeid, expected, judged.verdict))
@@ -179,7 +181,7 @@ class Judge:
         return text
 
     def _named(self, nodeid: str, selection: Selection, judged: JudgedPart) -> NamedWrites | None:
-        """The two writes of a test that stalled, from a run of its own."""
+        """The two writes of a test that stalled, from a separate run."""
         if not self._again or judged.verdict is not Verdict.STALL or not judged.result:
             return None
         folder = self._folder / f"traced-{file_name(nodeid)}"
@@ -190,20 +192,20 @@ class Judge:
                 return NamedWrites(found.writes)
             name = f"{found.capture.name.removesuffix('.pcapng')}-traced.pcapng"
             return NamedWrites(found.writes, self._kept.keep(found.capture, name), found.result)
-        except Exception as error:  # a test may have put anything of its own in the place of what this takes
+        except Exception as error:  # a test may have replaced anything that this uses
             return NamedWrites(no_writes(judged.result, f"it cannot be traced: {type(error).__name__}: {error}"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _keep(self, capture: Path, for_evidence: bool) -> Path | None:
-        """Keep a test's capture: its path from now on; None where none is kept."""
+        """Keep a test's capture; returns its new path, None if it is not kept."""
         if not for_evidence and not self._keep_all:
             remove(capture)
             return None
         return self._kept.keep(capture)
 
     def _left_over(self) -> tuple[str, Path | None]:
-        """Stalls for which no test was failed: what to say of them, and the capture they are in."""
+        """Stalls for which no test failed: what to say about them, and their capture."""
         capture = self._recording.file
         if not self._spans:
             return "", None
@@ -236,7 +238,7 @@ _MOST_NAMED = 10
 
 
 def _add_properties(item: pytest.Item, judged: JudgedPart, *, always: bool) -> None:
-    """For its reports, which JUnit XML and the summary are made of; without traffic only where that matters."""
+    """Add properties for its reports, used by JUnit XML and the summary; without traffic only if that matters."""
     item.user_properties[:] = [one for one in item.user_properties if not one[0].startswith("nagle.")]  # run again
     if judged.capture or always:
         item.user_properties += [

@@ -15,8 +15,8 @@ class JudgedPart:
 
     verdict: Verdict
     reason: str
-    capture: Path | None = None  # None: nothing passed
-    result: Result | None = None  # what nagle_lab.analyze gives, on the connections judged
+    capture: Path | None = None  # None: no traffic
+    result: Result | None = None  # as from nagle_lab.analyze, on the connections judged
     missing: Missing | None = field(default=None, repr=False)
 
     @property
@@ -35,7 +35,7 @@ class JudgedPart:
         return list(self.result.stalls) if self.result else []
 
     def ladder(self) -> str:
-        """The ladder of a typical stall as text; empty where there is none."""
+        """The ladder of a typical stall as text; empty if there is none."""
         from nagle_lab.reports.screens.guarded_test import shown_ladder  # noqa: PLC0415 - rich, and only of stalls
 
         return shown_ladder(self.result, self.capture) if self.result and self.capture else ""
@@ -43,7 +43,7 @@ class JudgedPart:
 
 def judge_part(capture: Path, loss: str, selection: Selection) -> JudgedPart:
     """A test's capture, on the connections that were opened in it."""
-    name = str(capture)  # a file system of the test's own has Paths of its own
+    name = str(capture)  # a test's own file system has its own Paths
     result = judge_recording(name, loss, selection, sha256=False)
     inherited = frozenset(one.ends for one in selection.of(result) if not one.handshake)
     if inherited:

@@ -1,4 +1,4 @@
-"""Where captures of tests are kept: in the folder asked for, or, if that has no room, beside the recording."""
+"""Where captures of tests are kept: in the requested folder, or, if that has no room, beside the recording."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class KeptCaptures:
         self.problem = ""
 
     def keep(self, capture: Path, name: str = "") -> Path | None:
-        """Move a capture into the folder, under a name that is free: its new path; None where it cannot be kept."""
+        """Move a capture into the folder, under a free name; returns its new path, None if it cannot be kept."""
         name = name or capture.name
         try:
             return _moved(capture, self._folder, name)
@@ -44,14 +44,14 @@ def file_name(nodeid: str) -> str:
 
 
 def _free_names(folder: Path, name: str) -> Iterator[Path]:
-    """A path in a folder, and others to take where it is taken."""
+    """A path in a folder, and alternatives if it exists."""
     yield folder / name
     for number in count(2):
         yield folder / f"{name.removesuffix('.pcapng')}-{number}.pcapng"
 
 
 def _linked(capture: Path, folder: Path, name: str) -> Path:
-    """Move a file within its file system: a full disk has room for that."""
+    """Move a file within its file system, for which even a full disk has room."""
     for to in _free_names(folder, name):
         with suppress(FileExistsError):
             to.hardlink_to(capture)

@@ -1,7 +1,7 @@
-"""What is recorded of the session, from inside: one file that grows a part at a time.
+"""The recording of the session, seen from inside: one file that grows part by part.
 
-A test may have put something of its own in the place of open(), or have a whole file system of its own (pyfakefs):
-here and in :mod:`nagle_lab.capture` files are opened as io.FileIO, below all that.
+A test may have replaced open(), or use a fake file system (pyfakefs). Therefore files are opened as io.FileIO here
+and in :mod:`nagle_lab.capture`, below all that.
 """
 
 import io
@@ -17,30 +17,30 @@ from nagle_lab.guard.recording.job import CAPTURE, JOB, Job, Outcome, read_recor
 from nagle_lab.host.namespace import segments_sent
 
 SESSION = "session.pcapng"
-_SETTLE_S = 1.0  # for what was sent and has not arrived yet
+_SETTLE_S = 1.0  # for packets that were sent and have not arrived yet
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of the recording: what there was up to it."""
+    """A moment of the recording: the counts up to it."""
 
-    at: int = 0  # bytes of the file
+    at: int = 0  # bytes in the file
     segments: int = 0
     dropped: int = 0
 
 
 def recorded_so_far(folder: Path) -> list[Path]:
-    """The files of a recording that nobody ended, in order: together they are one."""
+    """The files of a recording that was not ended, in order; together they are one capture."""
     return [path for path in (folder / SESSION, folder / CAPTURE, *folder.glob("part-*.pcapng")) if path.exists()]
 
 
 class SessionCapture:
-    """The file, with frames numbered as they came.
+    """The session's capture file, with frames numbered as they came.
 
     Attributes
     ----------
-    file : all of it up to the last :meth:`take`
-    way : how the namespace was come by
+    file : the whole recording up to the last :meth:`take`
+    way : how the namespace was made
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +52,7 @@ class SessionCapture:
         self._one_at_a_time = threading.Lock()  # a test may ask in another thread
 
     def take(self) -> Moment:
-        """Have all that passed until now in the file, and return that moment."""
+        """Add all traffic until now to the file, and return that moment."""
         with self._one_at_a_time:
             part = self._cuts.cut()
             self._problem = part.problem
@@ -67,15 +67,17 @@ class SessionCapture:
             return self._now
 
     def write(self, begin: Moment, end: Moment, to: Path) -> None:
-        """Write what passed between two moments into a file of its own."""
+        """Write the traffic between two moments into a separate file."""
         write(to, read(self.file, begin.at, end.at - begin.at), "w")
 
     def loss(self, begin: Moment, end: Moment) -> str:
-        """What is missing between two moments; empty where nothing is."""
+        """What is missing between two moments; empty if nothing is."""
         return recording_gap(Outcome(problem=self._problem, dropped=end.dropped - begin.dropped))
 
     def end(self) -> tuple[Moment, str]:
-        """End the recording; its last moment, and what is missing in all, by the kernel's count of segments sent."""
+        """End the recording; returns its last moment, and what is missing in total, by the kernel's count of segments
+        sent.
+        """
         sent = segments_sent()
         until = time.monotonic() + _SETTLE_S
         end = self.take()
@@ -97,12 +99,12 @@ def read(path: Path, at: int = 0, size: int = -1) -> bytes:
 
 
 def write(path: Path, content: bytes, mode: str) -> None:
-    """Write a file: with mode "w" over what is there, with "x" only where nothing is. Raises FileExistsError."""
+    """Write a file: mode "w" overwrites, mode "x" raises FileExistsError if it exists."""
     with io.BufferedWriter(io.FileIO(str(path), mode)) as file:
         file.write(content)
 
 
 def remove(path: Path) -> None:
-    """Remove a file; one that cannot be removed goes with its folder."""
+    """Remove a file; if that fails, it is removed with its folder."""
     with suppress(OSError):
         path.unlink()

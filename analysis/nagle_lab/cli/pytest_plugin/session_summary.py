@@ -13,18 +13,18 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 
 @dataclass(frozen=True)
 class Session:
-    """What was recorded by one process that ran tests."""
+    """The recording of one process that ran tests."""
 
     way: str
     segments: int
     dropped: int
-    loss: str  # what is missing; empty where nothing is
-    stalls: str = ""  # what is to be said of stalls that no test was failed for; empty where there are none
-    capture: Path | None = None  # that these are in
-    not_kept: str = ""  # why captures are not in the folder that was asked for, and where they are
+    loss: str  # what is missing; empty if nothing is
+    stalls: str = ""  # text about stalls for which no test failed; empty if there are none
+    capture: Path | None = None  # the capture with these stalls
+    not_kept: str = ""  # why captures are not in the requested folder, and where they are
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain values, which pytest-xdist can pass on."""
+        """The fields as plain values, which pytest-xdist can pass on."""
         return {**asdict(self), "capture": str(self.capture or "")}
 
 
@@ -35,7 +35,7 @@ _INCONCLUSIVE = (
 
 
 class SessionSummary:
-    """Counts verdicts, and fails the session by what no test was failed for."""
+    """Counts verdicts, and fails the session for stalls for which no test failed."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -53,7 +53,7 @@ class SessionSummary:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker recorded. One that was killed says nothing; its test has failed by that."""
+        """Take a worker's recording. A killed worker has none; its test has failed because of that."""
         output = getattr(node, "workeroutput", None)
         if output is None:
             return
@@ -62,13 +62,13 @@ class SessionSummary:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Report a stall that belongs to no test as a test of its own: so it is counted, and in every report."""
+        """Report a stall that belongs to no test as a test of its own, so that it is counted and in every report."""
         for nodeid, text in self._failures():
             place = (nodeid.partition("::")[0], None, nodeid.partition("::")[2])
             report = pytest.TestReport(nodeid, place, {}, "failed", text, "call")
-            session.testscollected += 1  # or 101% of the tests would have run
+            session.testscollected += 1  # otherwise 101% of the tests would have run
             self._config.hook.pytest_runtest_logreport(report=report)
-            self._verdicts[""] -= 1  # it is no test
+            self._verdicts[""] -= 1  # it is not a test
             if remembers := self._config.pluginmanager.getplugin("lfplugin"):
                 remembers.lastfailed.pop(nodeid, None)  # nobody can run it again
             if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -77,7 +77,7 @@ class SessionSummary:
     def pytest_terminal_summary(
         self, terminalreporter: "pytest.TerminalReporter", exitstatus: "int | pytest.ExitCode"
     ) -> None:  # fmt: skip
-        """Print the summary, a section of its own; nothing where pytest was called wrongly, and ran no test."""
+        """Print the summary, a section of its own; nothing if pytest was called wrongly and ran no test."""
         if exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
         terminalreporter.section("nagle")

@@ -1,4 +1,4 @@
-"""Which segments of a session are of which test, and so for which stalls no test was failed."""
+"""Which segments of a session belong to which test, and for which stalls no test failed."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 
 @dataclass(frozen=True)
 class Span:
-    """The segments after the span before, up to ``end``: of a test, or (``test`` is empty) between tests."""
+    """The segments after the previous span, up to ``end``: those of a test, or (``test`` is empty) between tests."""
 
     end: int
     test: str = ""
@@ -29,12 +29,12 @@ class Spans:
         return bool(self._spans)
 
     def add(self, span: Span) -> None:
-        """Go on with the next span, unless nothing passed in it."""
+        """Add the next span, unless it has no traffic."""
         if span.end > (self._spans[-1].end if self._spans else 0):
             self._spans.append(span)
 
     def uncovered(self, result: Result) -> Iterator[tuple[str, Stall]]:
-        """The stalls for which no test was failed and that none allows, each with the test it was in."""
+        """The stalls for which no test failed and that no test allows, each with its test."""
         ends = [span.end for span in self._spans]
         for stall in result.stalls:
             connection = result.connections[stall.connection]

@@ -1,4 +1,4 @@
-"""Start this very program again, as a guarded command, and end as it does."""
+"""Start this program again, as a guarded command, and end with its exit code."""
 
 import os
 import shutil
@@ -11,11 +11,13 @@ from typing import NoReturn
 from nagle_lab.cli.pytest_plugin import AGAIN
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 
-PREFIX = "nagle-lab-pytest-"  # of the folder that captures are kept in
+PREFIX = "nagle-lab-pytest-"  # of the folder in which captures are kept
 
 
 def start_again() -> NoReturn:
-    """Run pytest again in a namespace, and exit as it does; like exec, it ends nothing begun here (coverage, say)."""
+    """Run pytest again in a namespace, and exit with its exit code; like exec, this ends nothing begun here, such as
+    coverage.
+    """
     base = None
     try:
         base = folder_for_captures()
@@ -23,7 +25,7 @@ def start_again() -> NoReturn:
     except NagleLabError as error:
         tell(f"--nagle: {error}")
         code = error.exit_code
-    except OSError as error:  # a folder that was removed, or closed to us, meanwhile
+    except OSError as error:  # a folder that was removed or closed to us meanwhile
         tell(
             f"--nagle: {error.filename or base}: {error.strerror}: check that the folder exists and the disk has room"
         )
@@ -67,13 +69,13 @@ def _run(base: Path) -> int:
 
 
 def require_linux() -> None:
-    """Refuse other systems than Linux. Raises NagleLabError."""
+    """Raise NagleLabError on systems other than Linux."""
     if sys.platform != "linux":
         raise NagleLabError("network namespaces exist on Linux only: leave out --nagle here")
 
 
 def folder_for_captures() -> Path:
-    """A new folder to record in. Raises NagleLabError where there can be none."""
+    """A new folder for the recording. Raises NagleLabError if it cannot be made."""
     try:
         return Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as error:
@@ -81,7 +83,7 @@ def folder_for_captures() -> Path:
 
 
 def forget(base: Path) -> None:
-    """Remove all but the captures that were kept."""
+    """Remove everything except the kept captures."""
     for folder in base.glob(".*"):
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):

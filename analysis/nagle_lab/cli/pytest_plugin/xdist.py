@@ -15,7 +15,7 @@ from nagle_lab.errors import Exit, NagleLabError, last_line, printable, tell
 
 
 def prepare(config: pytest.Config) -> int | None:
-    """Have the workers start in namespaces; returns an exit code, and tells why, where that is not possible."""
+    """Let the workers start in namespaces; if that is not possible, says why and returns an exit code."""
     try:
         require_linux()
         from nagle_lab.guard.recording.launchers import program  # noqa: PLC0415 - Linux only
@@ -45,7 +45,7 @@ class ControllerPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: list[Any]) -> None:
-        """Have execnet start each worker's interpreter through a program that puts it in a namespace."""
+        """Make execnet start each worker's interpreter through a program that puts it in a namespace."""
         for spec in specs:
             if not spec.popen:
                 raise pytest.UsageError(f"--nagle: the worker {spec} is on another machine: leave out --nagle")
@@ -54,5 +54,5 @@ class ControllerPlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Remove everything but the captures that were kept."""
+        """Remove everything except the kept captures."""
         forget(self._base)

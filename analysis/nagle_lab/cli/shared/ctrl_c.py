@@ -10,14 +10,14 @@ LAST_PACKETS_S = 2.0
 
 
 class CtrlC:
-    """A context manager: Ctrl-C ends what the pipe brings (`tcpdump -w - | nagle-lab analyze -`), not the diagnosis.
+    """A context manager: Ctrl-C ends the input from a pipe (`tcpdump -w - | nagle-lab analyze -`), not the diagnosis.
 
-    The terminal interrupts both programs. The one before the pipe has a while to send its last packets and to end;
-    then, or when Ctrl-C is pressed again, standard input is at its end.
+    The terminal interrupts both programs. The writer of the pipe gets some time to send its last packets and to end;
+    after that, or when Ctrl-C is pressed again, standard input counts as ended.
 
     Attributes
     ----------
-    pressed : whether it was
+    pressed : whether Ctrl-C was pressed
     """
 
     def __init__(self, is_piped: bool) -> None:
@@ -42,5 +42,5 @@ class CtrlC:
         signal.setitimer(signal.ITIMER_REAL, LAST_PACKETS_S)
 
     def _end_input(self, *_: object) -> None:
-        """What waits in read(2) on a pipe finds the end of a file there, when the signal is over."""
+        """A read(2) that waits on the pipe finds the end of a file after the signal."""
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,4 +1,4 @@
-"""The files that a command writes beside what it prints: JUnit, Markdown, HTML, CSV, Parquet."""
+"""The files that a command writes besides its output: JUnit, Markdown, HTML, CSV, Parquet."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Exports:
     """A context manager: collects what a command reports, and writes ``files``, by format, each whole or not at all.
 
-    Left by an exception it writes none. Entering raises NagleLabError where a file cannot be written, or is read.
+    After an exception it writes none. Entering raises NagleLabError if a file cannot be written, or is an input.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Exports:
         slow: bool = True,
         suite: str = "captures",
     ) -> None:
-        """``reads`` is what the command reads; see :func:`require_outputs`.
+        """``reads`` are the command's inputs; see :func:`require_outputs`.
 
-        ``slow``: whether somebody looks because it is slow; of a test under guard, pauses need no next step.
-        ``suite`` is what JUnit calls the captures.
+        ``slow``: whether the reader looks because it is slow; in a guarded test, pauses need no next step.
+        ``suite`` is the name of the captures in JUnit.
         """
         self._slow, self._reads, self._suite = slow, reads, suite
         self.files = {name: file for name, file in files.items() if file}
@@ -93,7 +93,7 @@ class Exports:
             self.write()
 
     def _all_files(self) -> list[Path]:
-        """The files asked for, and those that a table has beside it."""
+        """The requested files, and those beside a table."""
         files = list(self.files.values())
         if self.with_exchanges:
             from nagle_lab.reports.files.tabular import beside
@@ -132,11 +132,10 @@ class Exports:
         about: Sequence[tuple[str, str]] = (),
         took_s: float = 0.0,
     ) -> None:
-        """Add a diagnosed capture; ``writes`` are the two of each stall, where they are known.
+        """Add a diagnosed capture; ``writes`` are the two writes of each stall, if they are known.
 
-        ``below`` is the folder outside of which no source of theirs is shown; None: wherever it is. ``title`` stands
-        for the file's name as a heading; ``about`` is what else Markdown is to say of it, names and values.
-        ``took_s`` is how long a command ran, for JUnit.
+        Source outside the folder ``below`` is not shown; None: no limit. ``title`` replaces the file's name as a
+        heading; ``about`` are further names and values for Markdown. ``took_s`` is how long a command ran, for JUnit.
         """
         named = result.of_file(title) if title else result
         if "junit" in self.files:
@@ -161,7 +160,7 @@ class Exports:
             tables.add(result.source.file, result)
 
     def run(self, run: "Run", packets: "Examples", code: Exit, contradictions: list[str]) -> None:
-        """Add a judged run, and what in it contradicts what is expected of it."""
+        """Add a judged run, and how it contradicts its expectation."""
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import suite_of_run
 
@@ -193,9 +192,9 @@ class Exports:
 
 
 def require_outputs(files: Iterable[Path | None], reads: Iterable[Path] = ()) -> None:
-    """Raise NagleLabError unless each of the ``files`` can be written, is another one, and nothing is lost by it.
+    """Raise NagleLabError unless the ``files`` differ, each can be written, and nothing is lost by that.
 
-    ``reads`` is what the command reads. Better now than after an hour of runs.
+    ``reads`` are the command's inputs. This is checked first, not after an hour of runs.
     """
     wanted = [file for file in files if file]
     require_writable(wanted)
@@ -214,13 +213,13 @@ def require_writable(files: Iterable[Path | None]) -> None:
             raise NagleLabError(f"{file} cannot be written: {problem}")
 
 
-_REPORTS = {".html", ".xml", ".md", ".csv"}  # what a person may have put into a folder that is read
+_REPORTS = {".html", ".xml", ".md", ".csv"}  # files that a person may have put into an input folder
 
 
 def require_not_read(files: Iterable[Path | None], reads: Iterable[Path]) -> None:
-    """Raise NagleLabError where one of the ``files`` to write is one of ``reads``, or in a folder of them.
+    """Raise NagleLabError if one of the ``files`` to write is one of ``reads``, or in one of these folders.
 
-    A capture is the only evidence there is. In a folder, reports may be replaced.
+    A capture is the only evidence and must not be lost. In a folder, reports may be replaced.
     """
     inputs = [Path("/dev/stdin") if str(path) == STDIN else path for path in reads]
     for file in filter(None, files):
@@ -229,8 +228,8 @@ def require_not_read(files: Iterable[Path | None], reads: Iterable[Path]) -> Non
 
 
 def _is_read(file: Path, path: Path) -> bool:
-    """Whether writing ``file`` would destroy ``path``, or what is in it, by whatever name it goes."""
-    with suppress(OSError):  # what may not be looked at is refused by whoever opens it
+    """Whether writing ``file`` would destroy ``path``, or its content, under any name."""
+    with suppress(OSError):  # a path without access is refused when it is opened
         if path.is_dir():
             return file.is_file() and file.suffix not in _REPORTS and file.resolve().is_relative_to(path.resolve())
         if file.exists() and not file.is_file():
@@ -240,7 +239,9 @@ def _is_read(file: Path, path: Path) -> bool:
 
 
 def _why_not_written(file: Path) -> str:
-    """Why a file cannot be written, and what to do; or empty. A regular file is replaced: its folder counts, too."""
+    """Why a file cannot be written, and what to do; or empty. A regular file is replaced, so its folder must be
+    writable, too.
+    """
     target = file.resolve()
     if target.is_dir():
         return "it is a folder: name a file"
@@ -263,7 +264,7 @@ _PRECIOUS = {
 
 
 def _what_is_lost(file: Path) -> str:
-    """What is there that no report may replace, as where ``--html *.pcap`` names a capture; or empty."""
+    """What an existing file is that no report may replace, as when ``--html *.pcap`` names a capture; or empty."""
     if not file.is_file() or not os.access(file, os.R_OK):
         return ""
     with file.open("rb") as stream:
@@ -272,7 +273,7 @@ def _what_is_lost(file: Path) -> str:
 
 
 def write_wanted(files: Mapping[str, Path | None], **contents: Callable[[], str]) -> None:
-    """Write those of the ``contents``, by format, for which there is a file; the others are never made."""
+    """Write those ``contents``, by format, for which there is a file; the others are never created."""
     for name, content in contents.items():
         if file := files.get(name):
             write_export(file, content())
@@ -282,12 +283,12 @@ _DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 def _is_replaced(file: Path) -> bool:
-    """Whether the file is written whole: what is no regular file is written to instead."""
+    """Whether the file is replaced as a whole; anything but a regular file is written to instead."""
     return not file.exists() or (file.is_file() and file.parent not in _DEVICES)
 
 
 def write_export(file: Path, text: str) -> None:
-    """Write ``text`` to ``file``, whole or not at all; straight to what is no file (/dev/stdout, a pipe)."""
+    """Write ``text`` to ``file``, whole or not at all; directly if it is not a regular file (/dev/stdout, a pipe)."""
     content = text.encode("utf-8", "backslashreplace")
     if not _is_replaced(file):
         with naming(file), file.open("ab") as stream:  # /dev/stdout may be a file that others write to, too

@@ -12,13 +12,13 @@ RUNS = Path(__file__).parents[4] / "captures" / "runs"
 
 
 class InputPath(click.Path):
-    """A file or folder to read. Whoever reads it says in our words why it cannot be read."""
+    """A file or folder to read. Its reader reports in our words why it cannot be read."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As click does; an empty name, which would be the working folder, fails."""
+        """As click does; but an empty name, which would be the working folder, fails."""
         if not str(value):
             self.fail("an empty name: name a file", param, ctx)
         return super().convert(value, param, ctx)
@@ -35,7 +35,7 @@ class OutputFile(click.Path):
         self.may_be_stream = may_be_stream
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As click does; ``-`` fails."""
+        """As click does; but ``-`` fails."""
         if str(value) == "-":
             or_stdout = ", or /dev/stdout for standard output" if self.may_be_stream else ""
             self.fail(f"name a file instead of -{or_stdout}", param, ctx)
@@ -48,13 +48,15 @@ REGULAR_OUTPUT = OutputFile(may_be_stream=False)
 
 
 def require_only_one(named: Sequence[str]) -> None:
-    """Raise NagleLabError where several of options are given that exclude each other."""
+    """Raise NagleLabError if several options are given that exclude each other."""
     if len(named) > 1:
         raise NagleLabError(f"{' and '.join(named)} exclude each other: use one of them")
 
 
 def runs_option(folder: Path = RUNS) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
-    """Where run folders go; runs with sizes of their own go elsewhere, so that latest-… stays what it says."""
+    """The option for the folder of runs; runs with special sizes go to another folder, so that latest-… stays
+    meaningful.
+    """
     where = folder.relative_to(RUNS.parents[1])
     return click.option(
         "--runs", type=PATH, default=folder, metavar="DIR", help=f"Store runs in DIR, not in {where}."

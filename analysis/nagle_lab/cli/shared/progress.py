@@ -1,4 +1,4 @@
-"""How far a long series of runs is: a bar and the time left on a terminal, a line per run elsewhere."""
+"""Progress of a long series of runs: a bar and the time left on a terminal, a line per run elsewhere."""
 
 from collections.abc import Callable
 from typing import Self
@@ -7,11 +7,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-_FOREVER = 1e9  # the time left follows from all that is done so far, not from the last half minute
+_FOREVER = 1e9  # estimate the time left from all work so far, not from the last half minute
 
 
 class ProgressBar:
-    """A bar between a task's description and ``figures``, while it lasts; nothing where ``screen`` is no terminal."""
+    """A bar between a task's description and ``figures``, during the task; nothing if ``screen`` is not a
+    terminal.
+    """
 
     def __init__(self, screen: Console, total: int | None, *figures: ProgressColumn) -> None:
         self._bar = Progress(
@@ -34,7 +36,7 @@ class ProgressBar:
 
 
 class RunsProgress(ProgressBar):
-    """How far ``planned`` runs are, which :meth:`more` adds to."""
+    """Progress of ``planned`` runs, a number that :meth:`more` increases."""
 
     def __init__(self, screen: Console, planned: int) -> None:
         super().__init__(screen, planned, MofNCompleteColumn(), TimeRemainingColumn())

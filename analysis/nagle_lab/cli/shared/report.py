@@ -13,9 +13,9 @@ from nagle_lab.runs.run import Run
 
 
 def report(run: Run, as_json: bool, exports: Exports, expected: Verdict | None = None) -> Exit:
-    """Print a run, and on stderr why it is not as expected if it is not; add it to the files.
+    """Print a run, and on stderr how it differs from what is expected; add it to the files.
 
-    The exit code is of ``expected``, or else of what its variant expects.
+    The exit code follows ``expected``, otherwise the expectation of its variant.
     """
     code, contradictions = run.exit_code(), run.contradictions
     if expected is not None:

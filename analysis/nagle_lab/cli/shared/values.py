@@ -1,4 +1,4 @@
-"""Values of options, as people write them."""
+"""Parsing values of options."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ def parsed_settings(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def allowed_server(text: str) -> tuple[str, int]:
-    """A server that may stall, as --allow names it. Raises NagleLabError."""
+    """The server that --allow names, which may stall. Raises NagleLabError."""
     try:
         return allowed_end(text)
     except ValueError as error:
@@ -30,7 +30,7 @@ def allowed_server(text: str) -> tuple[str, int]:
 
 
 def duration_s(text: str, option: str = "--time-limit") -> float:
-    """A duration as timeout(1) takes it: 90, 90s, 2m, 1h. Raises NagleLabError."""
+    """A duration in seconds, written as for timeout(1): 90, 90s, 2m, 1h. Raises NagleLabError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     if not found or not float(found[1]):
         raise NagleLabError(f"{option} {shlex.quote(text)} is not a duration: write it as 90s, 2m or 1h")

@@ -25,7 +25,7 @@ def command(
     json: Path | None,
 ) -> Exit:
     """Try each release in turn, print the table and the changes."""
-    if command_line and command_line[0] == "--":  # click leaves it in after an argument
+    if command_line and command_line[0] == "--":  # click keeps it after an argument
         command_line = command_line[1:]
     if not command_line:
         raise NagleLabError("bisect needs a command: nagle-lab bisect pypi:NAME A..B -- COMMAND…")

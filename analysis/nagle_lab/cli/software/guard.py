@@ -26,25 +26,25 @@ from nagle_lab.reports.screens.terminal import console
 
 @dataclass(frozen=True)
 class GuardOptions:
-    """The options of nagle-lab guard, but for the files that other commands write, too.
+    """The options of nagle-lab guard, except files that other commands also write.
 
     Raises
     ------
     NagleLabError
-        Some of them do not go together.
+        Some of them exclude each other.
     """
 
     command_line: Sequence[str]
     ports: Sequence[int]
     allowed: Sequence[str]  # servers that may stall
     expect: str
-    limit: str | None  # of the command's time
+    limit: str | None  # time limit of the command
     both_sides: bool
     trace: bool
     network: bool
     keep: Path | None
     json: Path | None
-    seconds: float | None  # to record what runs already
+    seconds: float | None  # how long to record running software
     pid: int | None = None
     container: str | None = None
     service: str | None = None
@@ -52,13 +52,13 @@ class GuardOptions:
 
     @property
     def target(self) -> Target:
-        """What is recorded where there is no command: of an interface only the ports asked for."""
+        """What to record if there is no command; on an interface only the requested ports."""
         ports = sorted(set(self.ports)) if self.interface else []
         return Target(self.pid, self.container or "", self.service or "", self.interface or "", ports)
 
     @property
     def attached(self) -> Mapping[str, int | str]:
-        """The same as the options say it: the option's name, and its value."""
+        """The target as an option: its name and value."""
         named = {
             "pid": self.pid,
             "container": self.container,
@@ -95,12 +95,12 @@ class GuardOptions:
             raise NagleLabError("--seconds is for recording what is already running: for a command use --time-limit")
 
 
-TIMED_OUT = 124  # as timeout(1) has it
+TIMED_OUT = 124  # as in timeout(1)
 _NOTHING_PASSED = "no TCP segment passed; record for longer, or another port or place"
 
 
 def command(junit: Path | None = None, markdown: Path | None = None, html: Path | None = None, **options: Any) -> int:
-    """Run or record, judge, show, and write the files asked for."""
+    """Run or record, judge, show, and write the requested files."""
     asked = GuardOptions(**options)
     working_folder()
     selection = Selection(frozenset(asked.ports), frozenset(map(allowed_server, asked.allowed)))
@@ -135,14 +135,14 @@ def _not_started(program: str) -> str:
 
 
 def _run(folder: Path, selection: Selection, asked: GuardOptions, limit_s: float | None) -> JudgedCommand:
-    """Run the command, and once more where that is asked for."""
+    """Run the command, and again if requested."""
     how: Any = {"limit_s": limit_s, "network": asked.network, "announce": tell}
     run = guard(asked.command_line, folder, selection, both_sides=asked.both_sides, **how)
     return with_writes(run, asked.command_line, **how) if asked.trace else run
 
 
 def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCommand:
-    """Record what runs already."""
+    """Record running software."""
     from nagle_lab.guard.recording.record_running import record_running  # noqa: PLC0415 - only for this
 
     ((name, value),) = asked.attached.items()
@@ -160,7 +160,7 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
 
 
 def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, exports: Exports) -> int:
-    """Show and write what was found; the exit code."""
+    """Show and write the findings; returns the exit code."""
     result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
     expected = Verdict(asked.expect.upper())
     code = exit_code(result.verdict, expected)
@@ -210,7 +210,9 @@ def _keep_or_forget(run: JudgedCommand, folder: RecordingFolder) -> None:
 
 
 def _write(files: Iterable[Path | None], report: str, exports: Exports) -> OSError | None:
-    """Write the files asked for, before anything is shown: a reader of that may go away. Why it failed, if it did."""
+    """Write the requested files before showing anything, because the reader of a pipe may go away. Returns why it
+    failed, if it did.
+    """
     try:
         for file in filter(None, files):
             write_export(file, report)
@@ -227,7 +229,7 @@ def _why_one_run(run: JudgedCommand) -> str:
 
 
 def _packets(run: JudgedCommand, exports: Exports) -> Examples:
-    """The packets to draw; of a traced run those of the stall whose two writes are known."""
+    """The packets to draw; for a traced run those of the stall whose two writes are known."""
     result, traced = run.result, run.traced
     packets = examples([run.guarded.capture] if result.stalls else [], result, typical_only=exports.typical_only)
     if not run.writes:

@@ -1,4 +1,4 @@
-"""The folder of a recording under guard: one to keep, or one that goes away again."""
+"""The folder of a guarded recording: a folder to keep, or a temporary one."""
 
 import os
 import shutil
@@ -16,15 +16,15 @@ from nagle_lab.guard.tracing.strace_attached import STACKS, THREADS, UNTRACED
 from nagle_lab.guard.tracing.strace_command import CALLS
 
 REPORT = "guard.json"
-_EARLIER = "earlier"  # folder of the recording before, until there is a new one
+_EARLIER = "earlier"  # folder of the previous recording, until there is a new one
 _HEADERS = 256  # bytes of a capture without packets, at most
 _RECORDED = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, WITHOUT, TRACED, STACKED}
-# What a run that was killed may have left
+# Files that a killed run may have left
 _LEFT = {JOB, REQUEST, READY, RESERVE, *(Path(name).with_suffix(PART).name for name in (JOB, OUTCOME))}
 
 
 def recorded_in(keep: Path | None) -> list[Path]:
-    """What a recording writes into the folder to keep, and reads there; of its report there is but one."""
+    """The files that a recording writes to the kept folder and reads there, without its report."""
     return [keep / name for name in sorted((_RECORDED | _LEFT) - {REPORT})] if keep else []
 
 
@@ -35,8 +35,8 @@ class RecordingFolder:
     Attributes
     ----------
     path : the folder
-    is_named : it was named to be kept; an earlier recording in it is set aside until there is a new one
-    is_wanted : whether what was recorded stays, even if it cannot be shown
+    is_named : the user named it, to keep it; an earlier recording in it is set aside until there is a new one
+    is_wanted : whether the recording is kept, even if it cannot be shown
     """
 
     path: Path
@@ -45,16 +45,16 @@ class RecordingFolder:
 
     @property
     def has_packets(self) -> bool:
-        """Whether more than the headers of a capture is there."""
+        """Whether the capture contains more than headers."""
         capture = self.path / CAPTURE
         return capture.exists() and capture.stat().st_size > _HEADERS
 
     def keep(self) -> None:
-        """Keep what was recorded, instead of an earlier recording."""
+        """Keep the recording, replacing an earlier one."""
         shutil.rmtree(self.path / _EARLIER, ignore_errors=True)
 
     def forget(self) -> None:
-        """Remove what was recorded; in a folder that was named, an earlier recording is put back."""
+        """Remove the recording; in a named folder, put an earlier recording back."""
         if not self.is_named:
             shutil.rmtree(self.path, ignore_errors=True)
             return
@@ -67,9 +67,9 @@ class RecordingFolder:
 
 @contextmanager
 def recording_folder(keep: Path | None) -> Iterator[RecordingFolder]:
-    """The folder of a recording; whatever ends the block early, only what is wanted stays of it.
+    """The folder of a recording; if the block ends early for any reason, only a wanted recording stays.
 
-    In a folder that was named, packets stay, too, and the recording before beside them.
+    In a named folder, packets also stay, with the previous recording beside them.
     """
     folder = _named(keep) if keep else RecordingFolder(Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}guard-")), False)
     try:
@@ -100,7 +100,7 @@ def _named(keep: Path) -> RecordingFolder:
     if not os.access(keep, os.W_OK | os.X_OK):
         raise NagleLabError(f"--keep {keep}: no permission to write there: name another folder")
     _remove(keep, _LEFT)
-    if _EARLIER in there:  # the run after it was killed
+    if _EARLIER in there:  # the later run was killed
         _remove(keep, _RECORDED)
     elif recorded := _RECORDED.intersection(there):
         (keep / _EARLIER).mkdir()

@@ -14,7 +14,7 @@ from nagle_lab.reports.screens.terminal import console
 
 
 def command(names: Sequence[str], quick: bool, list_only: bool, trace: bool, markdown: Path | None) -> Exit:
-    """Install and run the exhibits, print the table, and write the page if asked to."""
+    """Install and run the exhibits, print the table, and write the page if requested."""
     require_outputs([markdown])
     every = [exhibit for exhibit in exhibits(names) if exhibit.quick or not quick]
     if list_only:
@@ -37,7 +37,7 @@ def command(names: Sequence[str], quick: bool, list_only: bool, trace: bool, mar
 
 
 def _trace(every: Sequence[Exhibit], markdown: Path | None) -> Exit:
-    """Trace the bad halves, and hold the two writes of each against its exhibit."""
+    """Trace the bad halves, and compare the two writes of each with its exhibit."""
     traced = []
     known = [exhibit for exhibit in every if exhibit.writes]
     with RunsProgress(console(stderr=True), len(known)) as progress:

@@ -13,11 +13,11 @@ QUIT = "q"
 
 
 class Quit(Exception):  # noqa: N818  (not an error: the learner's choice)
-    """Raised where the learner wants to leave."""
+    """Raised when the learner wants to leave."""
 
 
 class Person:
-    """Somebody at a terminal, a line at a time: that works on every one, over ssh and without any capability.
+    """A person at a terminal, line by line, which works on every terminal and over ssh.
 
     ``ask`` is :func:`input`: shows its argument and returns what was typed, without the newline. Both methods may
     raise :class:`Quit`.
@@ -54,7 +54,7 @@ class Person:
 
 
 def _forget_keys() -> None:
-    """Drop what was typed before there was a question, as during a run: it would answer what nobody has read."""
+    """Drop keys typed before the question, as during a run: they would answer a question that nobody has read."""
     with suppress(OSError, ValueError, termios.error):  # no terminal
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
@@ -79,14 +79,14 @@ class Prepared:
         return answer
 
     def go_on(self) -> None:
-        """Do nothing: nobody has to read."""
+        """Do nothing: there is no reader."""
 
 
 def prepared(source: str, questions: Sequence[Question]) -> Prepared:
     """The answers of ``source``: a file with a number per line for every question (or q: quit), or ``good``.
 
-    Empty lines and those that begin with # are left out. Raises NagleLabError where the file cannot be read, holds
-    something else, or more or fewer answers than there are questions.
+    Empty lines and those that begin with # are left out. Raises NagleLabError if the file cannot be read, contains
+    anything else, or has more or fewer answers than there are questions.
     """
     if source == "good":
         return Prepared([question.right for question in questions])

@@ -17,14 +17,14 @@ from nagle_lab.runs.run import Run
 _INSIDE = 27  # columns between the two ends
 _TIME = 9  # columns of the time, and a blank
 _MOST_STEPS = 6  # of the time scale, from the first row to the last
-_MOST_ROWS = 6  # of the fixed run in one step: the others are left out
+_MOST_ROWS = 6  # of the fixed run in one step; further rows are left out
 _MS = 1_000_000  # ns
 _MORE = "⋮"
 _Line = LadderRow | str | int | None  # an arrow, "more", the moment (ns) of a step without any, or nothing
 
 
 def before_and_after(before: Run, after: Run, ends: tuple[str, str]) -> Text | None:
-    """Both rounds drawn, at most 78 columns wide; None where the first did not stall, or one has no whole round."""
+    """Both rounds drawn, at most 78 columns wide; None if the first did not stall, or one has no complete round."""
     name = before.best
     if not before.results[name].stalls or name not in after.results:
         return None
@@ -50,7 +50,7 @@ def _stalled_round(capture: Path, result: Result) -> Ladder | None:
 
 
 def _middle_round(capture: Path, result: Result, port: int, *, asks_from_client: bool) -> Ladder | None:
-    """A round half-way through the connection under test that has most exchanges."""
+    """A round in the middle of the connection under test with the most exchanges."""
     tested = [connection for connection in result.connections if connection.server.port == port]
     if not tested:
         return None
@@ -60,7 +60,7 @@ def _middle_round(capture: Path, result: Result, port: int, *, asks_from_client:
 
 
 def _rounds(steps: Sequence[Step], *, asks_from_client: bool) -> list[Sequence[Step]]:
-    """From data of the end that delays its ACKs, behind which the other one sends, to its next such data."""
+    """Rounds: from data of the end that delays its ACKs, after which the other end sends, to its next such data."""
     data = [i for i, step in enumerate(steps) if step.length]
     turns = [
         i for i, following in pairwise(data)
@@ -80,7 +80,7 @@ def _lines(left: Ladder, right: Ladder, titles: tuple[str, str]) -> Iterator[Tex
 
 
 def _step(span: int) -> int:
-    """Nanoseconds of a line in which nothing is sent."""
+    """The duration of a line without a packet, ns."""
     tens = (int(10**power) for power in range(4, 12))
     return next(factor * ten for ten in tens for factor in (1, 2, 5) if span < _MOST_STEPS * factor * ten)
 
@@ -90,9 +90,9 @@ def _heading(ends: tuple[str, str]) -> str:
 
 
 def _columns(left: Ladder, right: Ladder, step: int) -> tuple[list[Text], list[Text]]:
-    """The lines of both: those of one step of the time scale begin and end side by side.
+    """The lines of both sides: those of one step of the time scale begin and end side by side.
 
-    A step without any has one line, with its moment at the left.
+    A step without packets has one line, with its time at the left.
     """
     sides = _by_step(left, step), _by_step(right, step)
     rows: tuple[list[_Line], list[_Line]] = ([], [])
@@ -104,7 +104,7 @@ def _columns(left: Ladder, right: Ladder, step: int) -> tuple[list[Text], list[T
 
 
 def _by_step(ladder: Ladder, step: int) -> dict[int, list[_Line]]:
-    """The rows by their step; several in a row that look the same are one."""
+    """The rows by their step; consecutive rows that look the same are merged."""
     steps: dict[int, list[_Line]] = defaultdict(list)
     alike = groupby(ladder.rows, key=lambda row: (max(row.ns, 0) // step, row.from_client, row.label, row.part))
     for (at, *_), group in alike:
@@ -119,7 +119,7 @@ def _shortened(rows: list[_Line]) -> list[_Line]:
 
 
 def _column(ladder: Ladder, rows: Sequence[_Line]) -> list[Text]:
-    """One side: its arrows, and between trigger and late ACK who waits for what; nothing below the last arrow."""
+    """One side: its arrows, and between trigger and late ACK who waits for what; nothing after the last arrow."""
     last = max(i for i, row in enumerate(rows) if isinstance(row, LadderRow))
     words: Iterator[str] | None = None  # while somebody waits
     lines = []

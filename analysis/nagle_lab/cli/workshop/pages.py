@@ -1,4 +1,4 @@
-"""The pages of the workshop and what is on them, for the terminal and for the slides alike."""
+"""The pages of the workshop and their content, for the terminal and for the slides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Banner:
-    """A verdict, what it is of, and why."""
+    """A verdict, its subject, and the reason."""
 
     verdict: str
     title: str
@@ -60,9 +60,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn with characters in columns: a ladder, a table; ``name`` says what it is.
+    """A drawing of characters in columns: a ladder, a table; ``name`` says what it is.
 
-    A ladder that is worth drawing to scale comes with what it is drawn from.
+    A ladder that is worth drawing to scale comes with its data.
     """
 
     name: str
@@ -75,7 +75,7 @@ Block = Prose | Banner | Asked | Drawing
 
 @dataclass(frozen=True)
 class Page:
-    """``top`` stays in view while the ``below`` is read, which may take more than one screen.
+    """``top`` stays in view while ``below`` is read, which may take more than one screen.
 
     A page with a ``pause`` shows its top alone first.
     """
@@ -87,7 +87,7 @@ class Page:
 
 
 def welcome(script: Workshop, without_lab: bool) -> Page:
-    """What it is, how long it takes, which keys there are."""
+    """What the workshop is, how long it takes, and the keys."""
     parts = [f"{len(script.incidents)} {plural('incident', len(script.incidents))}"] if script.incidents else []
     parts += [f"{len(script.mysteries)} mystery captures"] if script.mysteries else []
     blocks = [
@@ -148,7 +148,7 @@ def no_run(name: str, outcome: TrialOutcome) -> list[Block]:
 
 
 def typical_stall(part: Incident, run: Run) -> list[Block]:
-    """The ladder of a typical stall of the run; nothing where it has none."""
+    """The ladder of a typical stall of the run; nothing if it has none."""
     best = run.results[run.best]
     if not best.stalls:
         return []
@@ -161,7 +161,7 @@ def typical_stall(part: Incident, run: Run) -> list[Block]:
 
 
 def both(part: Incident, before: Run, after: Run) -> list[Block]:
-    """A round before the fix and one after it, side by side; nothing where there is no such pair."""
+    """A round before the fix and one after it, side by side; nothing if there is no such pair."""
     drawn = before_and_after(before, after, part.programs.ends)
     return [Drawing("Before and after the fix", drawn)] if drawn else []
 
@@ -188,12 +188,12 @@ def wrong(asked: Question) -> list[Block]:
 
 
 def mystery(part: Mystery, result: Result) -> list[Block]:
-    """A capture's story and some of its packets, without a word on what they are."""
+    """A capture's story and some of its packets, without saying what they are."""
     return [Prose(part.story), Drawing("Some packets of the capture", ladder_text(_ladder(part, result)))]
 
 
 def marked(part: Mystery, result: Result) -> list[Block]:
-    """The same packets; the stall among them is marked, or else a typical one takes their place."""
+    """The same packets with their stall marked; otherwise those of a typical stall instead."""
     if not result.stalls:
         return [Drawing("The same packets", ladder_text(_ladder(part, result)))]
     first, last = part.frames

@@ -14,19 +14,19 @@ from nagle_lab.reports.screens.terminal import STYLE
 
 WIDTH = 78
 
-_FEWEST = 24  # lines that a terminal is taken to have at least
+_FEWEST = 24  # the least number of lines that a terminal is assumed to have
 _PROMPT = 1
 
 Screen = list[RenderableType]
 
 
 def whole(page: Page) -> Screen:
-    """All of a page, however long: for a log, or a file."""
+    """A whole page, however long: for a log or a file."""
     return _screen(page, [*page.top, *page.below])
 
 
 def screens(page: Page, on: Console) -> Iterator[Screen]:
-    """A page in as many screens as it needs, the page's top on each of them that has room for it."""
+    """A page in as many screens as it needs, with the page's top on each screen that has room for it."""
     room = max(on.height, _FEWEST) - _PROMPT
 
     def fits(blocks: Sequence[Block]) -> bool:
@@ -47,7 +47,7 @@ def screens(page: Page, on: Console) -> Iterator[Screen]:
 
 
 def print_screen(screen: Screen, to: Console, *, clear: bool) -> None:
-    """Print a screen, at the top of an empty one if ``clear`` says so and the terminal can."""
+    """Print a screen; with ``clear`` on an empty terminal, if it can be cleared."""
     if clear:
         to.clear()
     for each in screen:
@@ -78,7 +78,7 @@ def _drawn(block: Block) -> RenderableType:
 
 
 def show_outline(script: Workshop, screen: Console) -> None:
-    """For whoever leads the workshop: the right answers are in it."""
+    """Print the outline, with the right answers, for the person who leads the workshop."""
     for incident in script.incidents:
         scenario = incident.scenario
         _heading(f"{incident.number}. {scenario.name}", incident.minutes, screen)

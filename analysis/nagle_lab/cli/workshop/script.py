@@ -1,7 +1,6 @@
 """What the workshop says and asks: ``scenarios/NAME/demo.toml`` and ``captures/mysteries.toml``.
 
-A class that is a ``StrictRecord`` is a table in these files, and its fields are the keys; to that of an incident the
-scenario is added.
+Each ``StrictRecord`` class is a table in these files, and its fields are the keys; an incident also has its scenario.
 """
 
 import json
@@ -20,13 +19,13 @@ from nagle_lab.lab.scenarios.scenario_file import find_scenario, scenario_files
 from nagle_lab.lab.scenarios.toml import Text, convert, mistake, read_toml
 from nagle_lab.runs.record import StrictRecord
 
-MYSTERIES = "mysteries"  # what takes the place of a scenario's name for the captures to diagnose
+MYSTERIES = "mysteries"  # used instead of a scenario's name for the captures to diagnose
 
 LONGEST_NAME = 13  # of a program: two of them stand above a ladder
 
 
 class Choice(StrictRecord):
-    """One answer to choose; ``wrong`` says why it is not the right one, which alone has none."""
+    """One answer to choose; ``wrong`` says why it is wrong; only the right answer has none."""
 
     text: Text
     wrong: str | None = None
@@ -35,7 +34,7 @@ class Choice(StrictRecord):
 class Question(StrictRecord):
     """``[stalled]``, ``[fixed]``: a question about the scenario's variant of that name, answered by running it.
 
-    ``lesson`` is what to remember of it.
+    ``lesson`` is what to remember from it.
     """
 
     asks: Text
@@ -55,7 +54,7 @@ class Question(StrictRecord):
 
     @property
     def numbers(self) -> list[str]:
-        """The numbers that may be answered, as text."""
+        """The numbers of the choices, as text."""
         return [str(number) for number in range(1, len(self.choices) + 1)]
 
     @property
@@ -65,9 +64,8 @@ class Question(StrictRecord):
 
 
 class ScriptPrograms(StrictRecord):
-    """``[programs]``: the program at each end of the connection under test, as a sentence names it.
-
-    With its article, where it has one: "the proxy", "Redis".
+    """``[programs]``: the program at each end of the connection under test, as a sentence names it. With its article,
+    if it has one: "the proxy", "Redis".
     """
 
     client: Text
@@ -92,7 +90,7 @@ class DemoFile(StrictRecord):
     """``demo.toml``, one incident: incidents are told in the order of their numbers, in ``minutes`` with a group.
 
     ``story`` is what happened, for people who have not read the scenario's page; ``settings`` are parameters of both
-    runs, smaller than the defaults. ``change`` is what is different in the second run, in words.
+    runs, smaller than the defaults. ``change`` says what is different in the second run.
     """
 
     number: int = field(name="incident")
@@ -106,9 +104,9 @@ class DemoFile(StrictRecord):
 
 
 class Guess(StrictRecord):
-    """A choice of a mystery; it is right if ``truth`` is what ``truth.json`` says.
+    """A choice of a mystery; it is right if its ``truth`` agrees with ``truth.json``.
 
-    That is ``held_by``, the end that waited for a delayed ACK, or else the cause of the idle gap, ``idle_gap``.
+    That is ``held_by``, the end that waited for a delayed ACK, otherwise ``idle_gap``, the cause of the idle gap.
     """
 
     text: Text
@@ -118,7 +116,7 @@ class Guess(StrictRecord):
 class MysteryEntry(StrictRecord):
     """``[[mysteries]]``: a file under ``captures``, and which frames of it to show (first and last).
 
-    The ``truth.json`` beside it is the answer; ``story`` is where it was recorded, and what was complained of.
+    The ``truth.json`` beside it is the answer; ``story`` says where it was recorded, and what the complaint was.
     """
 
     capture: Text
@@ -143,7 +141,7 @@ class Incident(DemoFile):
 
     @property
     def simulated(self) -> str:
-        """The simulator's page with this incident, and beside it the same with TCP_NODELAY at the end that holds."""
+        """The address of the simulator with this incident, beside the same with TCP_NODELAY at the end that holds."""
         held_by = self.scenario.variants[self.scenario.stalled].held_by
         return f"index.html#preset={self.scenario.name}/{self.scenario.stalled}&compare={held_by}-nodelay"
 
@@ -180,7 +178,7 @@ class Workshop:
         return sum(incident.minutes for incident in self.incidents) + (self.mystery_minutes if self.mysteries else 0)
 
     def part(self, names: tuple[str, ...]) -> "Workshop":
-        """Only the scenarios, or :data:`MYSTERIES`, of those names; NagleLabError names those there are."""
+        """Only the named scenarios, or :data:`MYSTERIES`; NagleLabError lists the existing ones."""
         parts = [*(incident.scenario.name for incident in self.incidents), MYSTERIES]
         for name in names:
             if name not in parts:

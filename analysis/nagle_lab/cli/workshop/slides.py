@@ -1,4 +1,4 @@
-"""The workshop as slides: one HTML file, of the same texts, runs and ladders as the pages on the terminal."""
+"""The workshop as slides: one HTML file with the same texts, runs and ladders as the pages on the terminal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from nagle_lab.runs.run import Run
 
 @dataclass(frozen=True)
 class Listed:
-    """What there is, one below the other."""
+    """A list of items, one below the other."""
 
     texts: Sequence[str]
 
@@ -41,13 +41,13 @@ class Slide:
 
     @property
     def ladder(self) -> Ladder | None:
-        """The ladder that is drawn to scale at the left, the other blocks beside it."""
+        """The ladder that is drawn to scale at the left, with the other blocks beside it."""
         return drawn_to_scale(self.blocks)
 
 
 @dataclass(frozen=True)
 class TextRun:
-    """Characters of a drawing that are written together: where they begin, and their style's words."""
+    """Consecutive characters of a drawing: where they begin, and their style."""
 
     line: int
     column: int
@@ -61,7 +61,7 @@ class TextRun:
 
 
 def slides_page(script: Workshop, stored: Play) -> str:
-    """A whole document; NagleLabError where a committed run cannot be judged."""
+    """The slides as a whole document; NagleLabError if a committed run cannot be judged."""
     slides = list(_slides(script, stored))
     environment = ENVIRONMENT.overlay(loader=PackageLoader("nagle_lab.cli.workshop", "."))
     style, code = ((files(__package__) / f"slides.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -98,7 +98,7 @@ def drawn(drawing: Drawing) -> list[TextRun]:
 
 
 def _ladder_rules() -> str:
-    """The rules of ladders in the reports' style sheet: a line each."""
+    """The rules for ladders in the reports' style sheet, a line each."""
     rules = (files("nagle_lab.reports.html") / "report.css").read_text(encoding="utf-8").splitlines()
     return "".join(f"{rule}\n" for rule in rules if rule.startswith((".ladder ", ".seg")))
 
@@ -133,7 +133,7 @@ def _of_incident(incident: Incident, stored: Play) -> Iterator[Slide]:
 
 
 def _explained(title: str, ladders: Sequence[Block], asked: Question) -> Iterator[Slide]:
-    """The ladder alone, for the room to read; the same with the answer; and why the other answers are wrong."""
+    """The ladder alone, for the audience to read; the same with the answer; and why the other answers are wrong."""
     yield Slide("ladder", title, [*ladders, *([Prose(asked.asks, "bold")] if drawn_to_scale(ladders) else [])])
     yield Slide("answer", title, [*ladders, *_answer(asked)])
     yield Slide("answer", title, pages.wrong(asked))

@@ -1,4 +1,4 @@
-"""The walk: in which order things are shown, asked, run and shown, and what the answers add up to."""
+"""The walk: the order of stories, questions, runs and explanations, and the score."""
 
 from collections.abc import Callable, Mapping
 
@@ -26,7 +26,7 @@ class Walk:
         self, script: Workshop, answers: Person | Prepared, play: Play, screen: Console, *, without_lab: bool = False
     ) -> None:
         self._script, self._answers, self._play, self._screen = script, answers, play, screen
-        self._without_lab = without_lab  # what is played are committed runs
+        self._without_lab = without_lab  # committed runs are shown instead of new ones
         self.asked = self.right = 0
         self._codes: list[Exit] = []
 
@@ -83,7 +83,7 @@ class Walk:
         self._read(Page(title, pages.marked(mystery, result), words))
 
     def _explain(self, title: str, question: Question, chosen: int, ladders: list[Block]) -> None:
-        """What was on the wire, and then the answer, while the ladders stay in view."""
+        """Show what was on the wire, and then the answer, while the ladders stay in view."""
         self._judge(question, chosen)
         self._read(Page(title, ladders, pages.answer(question, chosen), pause=True))
 
@@ -100,7 +100,9 @@ class Walk:
         self._answers.go_on()
 
     def _show(self, page: Page) -> None:
-        """Show a page, up to the prompt of its last screen; whoever turns the screens has each of them empty."""
+        """Show a page, up to the prompt of its last screen; if somebody turns the screens, each begins on an empty
+        one.
+        """
         if not (self._answers.turns and self._screen.is_terminal):
             print_screen(whole(page), self._screen, clear=False)
             return
