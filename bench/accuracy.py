@@ -1,9 +1,10 @@
 """How often the analyzer is right: `make accuracy`.
 
 Every committed capture whose truth is known is analyzed; the confusion matrix of truth and verdict must be diagonal.
-For the look-alikes every single segment is compared too, with what the sending socket's timestamps say of it. Then
-the families that mislead, and what capturing does to captures, by family and position: right, unsure, or wrong.
-Exit code 1 when a verdict is wrong that is no known limit, or a segment of a look-alike at its sender's own capture.
+For the look-alikes every single segment is also compared with the sending socket's timestamps. Then follow the
+families that mislead, and captures changed as capturing may change them, by family and position: right, unsure, or
+wrong. Exit code 1 if a verdict is wrong that is not a known limit, or a segment of a look-alike in the capture at its
+sender.
 """
 
 import argparse
@@ -37,12 +38,12 @@ from support.truth import (
 Judged = list[tuple[Labelled, Result]]
 
 PLACES = ("at the sender", "in the middle", "at the receiver")
-EACH = 10  # others that a capture is mixed with
-SHOWN = 20  # segments judged wrong
+EACH = 10  # how many others a capture is mixed with
+SHOWN = 20  # most wrongly judged segments to show
 
 
 def main() -> int:
-    """Print both tables, or that of all families as capturing may change them; returns the exit code."""
+    """Print both tables, or that of all families with captures changed in every way; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--everywhere",
@@ -61,7 +62,7 @@ def main() -> int:
 
 
 def _mixed(screen: Console) -> int:
-    """What is said of a server that does two things on one port; the exit code."""
+    """Judge servers that do two things on one port; returns the exit code."""
     both = can_be_mixed(families() + lookalikes())
     sound = [capture for capture in both if analyze(capture.path).verdict == capture.verdict]
     worth: Counter[Judgement] = Counter()
@@ -83,7 +84,7 @@ def _counts(worth: Counter[Judgement]) -> str:
 
 
 def _everywhere(screen: Console) -> int:
-    """Every capture that is judged right, as capturing may change it: right, unsure or wrong."""
+    """Judge every capture that is judged right again, changed as capturing may change it: right, unsure or wrong."""
     sound = [one for one in families() + stacks() if one.judge(analyze(one.path)) is not Judgement.WRONG]
     with tempfile.TemporaryDirectory() as folder:
         judged = [(capture, analyze(capture.path)) for capture in transformed_everywhere(sound, Path(folder))]
@@ -92,7 +93,7 @@ def _everywhere(screen: Console) -> int:
 
 
 def _print_wrong(judged: Judged, screen: Console) -> int:
-    """Print what is judged wrong, and how many in all; the exit code."""
+    """Print what is judged wrong, and how many in total; returns the exit code."""
     wrong = [(capture, result) for capture, result in judged if capture.judge(result) is Judgement.WRONG]
     for capture, result in wrong:
         known = f" ({KNOWN_LIMITS[capture.name]})" if capture.name in KNOWN_LIMITS else ""
@@ -103,7 +104,7 @@ def _print_wrong(judged: Judged, screen: Console) -> int:
 
 
 def _committed(screen: Console) -> int:
-    """The committed captures, and some of them changed as capturing may change them."""
+    """Judge the committed captures, and some of them changed as capturing may change them."""
     judged = [(capture, analyze(capture.path)) for capture in references() + lookalikes()]
     screen.print(matrix(judged))
     wrong = [(capture, result) for capture, result in judged if not capture.is_judged_right(result)]
@@ -130,7 +131,7 @@ def _committed(screen: Console) -> int:
 
 
 def _both_ends(captures: list[Labelled], screen: Console) -> int:
-    """Those taken at both ends, judged together; the exit code."""
+    """Judge the captures taken at both ends together; returns the exit code."""
     worth: Counter[Judgement] = Counter()
     for ends in both_ends(captures):
         results = analyze_same_traffic(*(capture.path for capture in ends)).results
@@ -168,7 +169,7 @@ def matrix(judged: Judged) -> Table:
 
 
 def by_family(judged: Judged) -> Table:
-    """How the verdicts on each family's captures fare, by position."""
+    """How often the verdicts on each family's captures are right, by position."""
     table = Table(
         "family", "captured at", "captures", "STALL\nright", "CLEAN\nright", "INCONCLUSIVE\nright",
         "honestly\nunsure", "wrong", title="Families: what the verdicts are worth", title_justify="left",

@@ -1,4 +1,4 @@
-"""A large capture from a recorded one: the same connections again and again, each time later and with new numbers.
+"""A large capture from a recorded one: the same connections repeated, each time later and with new numbers.
 
     .venv/bin/python bench/enlarge.py captures/runs/latest-nginx-static-nodelay-off/server.pcap large.pcap 2000000
 
@@ -22,7 +22,7 @@ ACK = 0x10
 def enlarge(small: Path, large: Path, packets: int, before: int = 0) -> int:
     """Write rounds of ``small`` until there are at least ``packets``; returns how many packets were written.
 
-    They follow ``before`` packets of an earlier file: together they are one rotated capture.
+    They follow ``before`` packets of an earlier file, so that both files together are one rotated capture.
     """
     content = np.frombuffer(small.read_bytes(), np.uint8).copy()
     order = {b"\x4d\x3c": "<", b"\xd4\xc3": "<", b"\xa1\xb2": ">"}[content[:2].tobytes()]

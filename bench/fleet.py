@@ -1,14 +1,14 @@
-"""What a fleet takes: packets a second and worker, one worker and two, bytes stored, memory, questions answered.
+"""What a fleet costs: packets a second and worker, one worker and two, bytes stored, memory, time of questions.
 
     .venv/bin/python bench/fleet.py --packets 200000000
 
 One series of so many packets is read in stretches of 20 million, each made (enlarge.py), read and removed, so that
-2.3 GB of disk are enough; four series of 5 million each are read by one worker and by two, in turns. The captures
-have a stall in one packet of six: far more than any fleet. Questions are put to a store of a million stalls that is
-made up. Writes bench/FLEET.md. Where others use the machine, processor time is what counts; the load is noted.
+2.3 GB of disk are enough; four series of 5 million each are read by one worker and by two, in turn. In the captures
+one packet in six ends a stall, far more than in any fleet. Questions are asked of a made-up store of a million
+stalls. Writes bench/FLEET.md. If others use the machine, processor time is what counts; the load is noted.
 """
 
-# ruff: noqa: PLC0415  (what this process holds would count as the peak memory of those it starts)
+# ruff: noqa: PLC0415  (this process's memory would count as peak memory of the processes it starts)
 
 import argparse
 import os
@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "FLEET.md"
 NAGLE_LAB = str(Path(sys.executable).with_name("nagle-lab"))
 STRETCH, EACH, SERIES, TURNS = 20_000_000, 5_000_000, 4, 3
 DAYS, HOSTS, STALLS = 10, 100, 1_000_000
-# In a process of its own: the last of the files that are named is read, or all of them judged.
+# In a separate process: the last of the named files is read, or all of them are judged.
 PART = """
 import os, sys
 from nagle_lab.fleet.results_folder import Folder
@@ -60,7 +60,7 @@ def child(*command: str) -> tuple[list[str], float, float, float]:
 
 
 def make(path: Path, packets: int, before: int = 0) -> int:
-    """Make a capture of at least so many packets, which follow those before; how many there are."""
+    """Make a capture of at least so many packets, which follow ``before``; returns how many there are."""
     command = (sys.executable, str(Path(__file__).with_name("enlarge.py")), str(RECORDED), str(path))
     return int(child(*command, str(packets), str(before))[0][0])
 
@@ -100,7 +100,7 @@ def long_series(folder: Path, packets: int) -> list[str]:
 
 
 def scaling(folder: Path) -> list[str]:
-    """Four series by one worker, and by two, in turns."""
+    """Read four series with one worker and with two, in turn."""
     for number in range(SERIES):
         (folder / "in" / f"web-{number}").mkdir(parents=True)
         make(folder / "in" / f"web-{number}" / "eth0.pcap", EACH)

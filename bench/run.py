@@ -1,12 +1,11 @@
-"""How fast nagle-lab is, and how much memory it takes, beside other tools on the same file in the same run.
+"""How fast nagle-lab is, and how much memory it takes, compared with other tools on the same file in the same run.
 
     make bench                          two million packets
     make bench PACKETS=200000 LONG=1    another size, and a series that goes on to twenty million packets
 
-The file is made on the fly from a recorded capture (enlarge.py) in a temporary folder. What is measured is the whole
-process from start to end, its output thrown away: wall-clock and processor time (medians of several runs, tools
-taking turns; and the fastest of them) and the largest resident set of any one of its processes (getrusage).
-Writes bench/RESULTS.md.
+The file is made on the fly from a recorded capture (enlarge.py) in a temporary folder. Each process is measured from
+start to end, with its output thrown away: wall-clock and processor time (medians and fastest of several runs, with
+the tools taking turns) and the largest resident set of any one of its processes (getrusage). Writes bench/RESULTS.md.
 """
 
 import argparse
@@ -42,17 +41,17 @@ WITHOUT_COMPILER = {"NAGLE_LAB_COMPILED": "0"}
 REPEATS = 15
 SERIES = (10_000, 100_000, 1_000_000, 2_000_000)
 LONG = 20_000_000
-SMALL = 100_000  # measured more often: there is little to see beside the start-up
+SMALL = 100_000  # measured more often: little of the time is not start-up
 
 
 @dataclass
 class Tool:
-    """One way to read a capture, and what it took."""
+    """One way to read a capture, and its measurements."""
 
     name: str
-    command: list[str]  # the file comes after it
+    command: list[str]  # followed by the file
     needs: str | None = None  # program or, after "python:", module that may be missing
-    most: int | None = None  # packets it is given at most, when it is slow: its time is scaled up
+    most: int | None = None  # most packets for a slow tool, whose time is scaled up
     repeats: int = REPEATS
     environment: dict[str, str] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)  # wall clock
@@ -61,12 +60,12 @@ class Tool:
     packets: int = 0
 
     def missing(self) -> bool:
-        """Whether it is not installed."""
+        """Whether the tool is not installed."""
         kind, _, name = (self.needs or "").rpartition(":")
         return bool(name) and (util.find_spec(name) is None if kind else shutil.which(name) is None)
 
     def run(self, file: Path, packets: int) -> None:
-        """Run it once on the file; a tool that fails ends the benchmark: it measured nothing."""
+        """Run it once on the file; a tool that fails ends the benchmark, because it would measure nothing."""
         command = [*self.command, str(file)]
         began = time.perf_counter()
         environment = {**os.environ, **self.environment}
@@ -83,12 +82,14 @@ class Tool:
         self.packets = packets
 
     def scaled(self, packets: int, of: Callable[[list[float]], float] = median) -> tuple[float, float]:
-        """Wall-clock and processor seconds for so many packets, start-up included: of all runs the median, say."""
+        """Wall-clock and processor seconds for so many packets, start-up included: a statistic of all runs, such as
+        the median.
+        """
         return of(self.seconds) / self.packets * packets, of(self.cpu) / self.packets * packets
 
 
 def tools() -> list[Tool]:
-    """nagle-lab first: the others are compared with it."""
+    """The tools, nagle-lab first: the others are compared with it."""
     return [
         Tool("nagle-lab analyze", NAGLE_LAB),
         Tool("nagle-lab analyze --json", [*NAGLE_LAB, "--json"], repeats=5),
@@ -104,14 +105,16 @@ def tools() -> list[Tool]:
 
 
 def in_plain_python() -> Tool:
-    """nagle-lab as it is where there is no compiler."""
+    """nagle-lab as it runs without a compiler."""
     name = "nagle-lab analyze, not compiled"
     return Tool(name, NAGLE_LAB, most=500_000, repeats=3, environment=WITHOUT_COMPILER)
 
 
 @cache
 def compiled() -> bool:
-    """Whether the engine is; asked in a process of its own, for what this one holds is counted to those it starts."""
+    """Whether the engine is compiled; asked in a separate process, because this one's memory counts for those it
+    starts.
+    """
     program = "from nagle_lab.tcp.compiled import LIBRARY; print(LIBRARY is None)"
     return subprocess.check_output([sys.executable, "-c", program]).strip() == b"False"
 
@@ -124,21 +127,21 @@ class Files:
         self._made: dict[int, tuple[Path, int]] = {}
 
     def of(self, packets: int) -> tuple[Path, int]:
-        """A file of at least so many packets, and how many they are."""
+        """A file of at least so many packets, and their number."""
         if packets not in self._made:
             path = self._folder / f"{packets}.pcap"
-            # Not in this process: what it once held would count as the peak memory of every tool it starts.
+            # Not in this process: its peak memory would count for every tool it starts.
             command = [sys.executable, str(HERE / "enlarge.py"), str(RECORDED), str(path), str(packets)]
             self._made[packets] = path, int(subprocess.check_output(command))
         return self._made[packets]
 
 
 def measure(chosen: list[Tool], files: Files, packets: int) -> None:
-    """Run every tool as often as it says, taking turns, so that a busy machine is busy for all."""
+    """Run every tool as often as it says, in turn, so that a busy machine affects all alike."""
     turns = max(tool.repeats for tool in chosen)
     for turn in range(turns):
         for tool in chosen:
-            if turn * tool.repeats % turns < tool.repeats:  # those of a slow one lie evenly among the others'
+            if turn * tool.repeats % turns < tool.repeats:  # runs of a slow tool are spread evenly among the others
                 print(f"bench: {tool.name}, run {len(tool.seconds) + 1} of {tool.repeats}", file=sys.stderr)
                 tool.run(*files.of(min(packets, tool.most or packets)))
 
@@ -161,7 +164,7 @@ def compared(chosen: list[Tool], absent: list[Tool], packets: int) -> list[str]:
 
 
 def series(files: Files, sizes: tuple[int, ...]) -> list[str]:
-    """The table of sizes: nagle-lab, its start-up in the same turns, and tcptrace beside it."""
+    """The table of sizes: nagle-lab, its start-up measured in turn with it, and tcptrace."""
     recorded, lines = Tool("start-up", NAGLE_LAB), []
     for size in sizes:
         ours, other = Tool("nagle-lab analyze", NAGLE_LAB), Tool("tcptrace (brief)", ["tcptrace", "-n"], "tcptrace")

@@ -1,8 +1,9 @@
-"""How long `nagle-lab sockets` takes, beside `ss -tinp`, with many sockets in a network namespace of their own.
+"""How long `nagle-lab sockets` takes, compared with `ss -tinp`, with many sockets in a network namespace of their
+own.
 
     .venv/bin/python bench/sockets.py [SOCKETS] [PROCESSES]
 
-As root. Both list the same namespace; ss does not know TCP_NODELAY, which is what most of our time goes to.
+Run it as root. Both list the same namespace; ss does not show TCP_NODELAY, which takes most of our time.
 """
 
 import json
@@ -36,7 +37,7 @@ def hold(count: int) -> None:
 
 
 def timed(command: Sequence[str]) -> tuple[list[float], list[float], str]:
-    """Seconds of some runs, and of CPU time, and what the last one printed."""
+    """Wall-clock and CPU seconds of some runs, and the output of the last one."""
     seconds, of_cpu, out = [], [], ""
     for _ in range(REPEATS):
         began, cpu = time.perf_counter(), cpu_time()
@@ -47,7 +48,7 @@ def timed(command: Sequence[str]) -> tuple[list[float], list[float], str]:
 
 
 def cpu_time() -> float:
-    """Seconds of the programs that have ended."""
+    """CPU seconds of the programs that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

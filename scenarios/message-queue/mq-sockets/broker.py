@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The broker: it answers every message with SUCCESS; to a confirm there is nothing to say.
+"""The broker: it answers every message with SUCCESS, and does not answer a confirm.
 
 broker PORT             serve SDKs for ever
-broker configuration    send ourselves a message and print what the kernel says of the connection after it
+broker configuration    send ourselves a message and print what the kernel says about the connection afterwards
 
 QUICKACK=on|off         set TCP_QUICKACK after each recv(): once is not enough, the next answer undoes it
 """
@@ -40,7 +40,7 @@ def serve(connection: socket.socket) -> None:
 
 
 def configuration() -> None:
-    """Receive a message and its confirm from ourselves: TCP_QUICKACK then reads 0 where the kernel delays ACKs."""
+    """Receive a message and its confirm from ourselves: TCP_QUICKACK then reads 0 if the kernel delays ACKs."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sdk:
         connection, _ = listener.accept()
         with connection:

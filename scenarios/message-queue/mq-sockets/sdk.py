@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The SDK on plain sockets: publish messages one after the other, each confirmed before the next.
 
-sdk configuration            open a connection with the settings below and print what the kernel says of it
+sdk configuration            open a connection with the settings below and print what the kernel says about it
 sdk load HOST PORT N C       publish N messages over C connections; the last line is the report, as JSON
 
 TCP_NODELAY=off|on           Nagle's algorithm left on, as a socket has it from birth, or switched off
@@ -26,7 +26,7 @@ BODY = b"m" * int(os.environ.get("BODY_BYTES", "18"))
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    """Open a connection with the settings, and print what the kernel says of it."""
+    """Open a connection with the settings, and print what the kernel says about it."""
     connection = socket.create_connection(address)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, NODELAY)
     nodelay = 1 if connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) else 0

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Redis commands over keep-alive connections, one at a time on each, timed to the last byte of every reply.
 
-redis-benchmark stops its clock at the first bytes of a reply, and so does not see a GET whose second half is late.
-The sockets here have TCP_NODELAY and each command is one write: whatever waits, waits behind this client.
-The last line on stdout is the report, as JSON; times in it are milliseconds unless their name says otherwise.
+redis-benchmark stops its clock at the first bytes of a reply, so it does not see a GET whose second half is late. The
+sockets here have TCP_NODELAY and each command is one write, so no wait is caused by this client. The last line on
+stdout is the report, as JSON; times in it are milliseconds unless their name says otherwise.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class Redis:
 
 @dataclass
 class Load:
-    """One connection's share of the load, and what came of it."""
+    """One connection's share of the load, and its results."""
 
     connection: Redis
     requests: int
@@ -91,7 +91,7 @@ def loads(options: argparse.Namespace) -> list[Load]:
         options.command
     ]
     if options.command == "get":
-        # The value is there before the clock starts; SETRANGE makes it in one command of a few dozen bytes.
+        # The value exists before the clock starts; SETRANGE creates it in one command of a few dozen bytes.
         first = Redis(options.target)
         first.ask(command(b"SETRANGE", KEY, b"%d" % (options.bytes - 1), b"\0"))
         first.close()
@@ -103,7 +103,7 @@ def loads(options: argparse.Namespace) -> list[Load]:
 
 
 def report(shares: list[Load], duration_s: float) -> dict[str, object]:
-    """Return the report of a load; a failed request counts in no latency but those with a wrong reply."""
+    """Return the report of a load; failed requests count in no latency, except those with a wrong reply."""
     latencies = sorted(latency for share in shares for latency in share.latencies_ms)
     cuts = statistics.quantiles(latencies, n=100, method="inclusive") if len(latencies) > 1 else latencies * 99
     return {

@@ -4,12 +4,12 @@
     relay SERVER PORT RTT_MS
 
 Clients connect to this container as if it were the server. Connections are not terminated here: segments are passed
-on, in order and unchanged but for their addresses, as by a router that translates them. Both ends' TCP see each
-other, RTT_MS apart.
+on, in order and unchanged except for their addresses, as by a router that translates them. The TCPs of both ends talk
+to each other, RTT_MS apart.
 
-It needs NET_RAW, for a packet socket, and nothing else. This kernel would answer what it sees with a RST, so every
-port in use is occupied by a socket that drops all it gets. Containers hand each other super-segments whose checksum
-is not filled in yet; PACKET_VNET_HDR tells about it, and hands it on to the kernel when the frame leaves.
+It needs NET_RAW, for a packet socket, and nothing else. This kernel would answer these segments with a RST, so every
+port in use is occupied by a socket that drops everything it receives. Containers pass each other super-segments whose
+checksum is not filled in yet; PACKET_VNET_HDR says so, and passes that on to the kernel when the frame leaves.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Host(NamedTuple):
 def silent_socket(ip: bytes, port: int) -> socket.socket:
     """Occupy a TCP port, so that the kernel drops what arrives there and does not answer with a RST.
 
-    It drops what has come over a router or may have (RFC 5082): everything, as Linux starts at a TTL of 64.
+    It drops packets that may have passed a router (RFC 5082), which means all, because Linux starts with a TTL of 64.
     """
     occupied = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     occupied.setsockopt(socket.IPPROTO_IP, IP_MINTTL, 255)
@@ -59,15 +59,16 @@ def packet_socket() -> socket.socket:
     frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     frames.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
     frames.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    frames.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)  # or as much as may be had
+    frames.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)  # or as much as is allowed
     frames.bind((INTERFACE, ETH_P_IP))
     return frames
 
 
 def resolve(name: str, port: int, own_mac: bytes) -> tuple[Host, Host]:
-    """Return the host of that name and this one, as it sees it; the kernel asks for the address (ARP).
+    """Return the host of that name, and this host with the address that it sees; the kernel resolves the address
+    (ARP).
 
-    Raises OSError where the name is unknown or nobody answers.
+    Raises OSError if the name is unknown or nobody answers.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((name, port))
@@ -103,7 +104,7 @@ class Relay:
         self.one_way = round(rtt_ms / 2 * 1e6)  # ns
         self.clients: dict[int, tuple[Host, socket.socket]] = {}  # by their port, which they keep
         self.queue: collections.deque[tuple[int, bytes]] = collections.deque()  # when due (ns), frame
-        self.listening = silent_socket(self.own.ip, port)  # last of all: who waits for it may connect now
+        self.listening = silent_socket(self.own.ip, port)  # last, because clients that wait for it may connect now
 
     def run(self) -> None:
         """Pass frames on until killed."""
@@ -124,7 +125,7 @@ class Relay:
         return bytearray(frame), seconds * 10**9 + nanoseconds
 
     def readdressed(self, frame: bytearray) -> bytes | None:
-        """Return the frame as it goes on, to the server or to the client it is for; None if it is for neither."""
+        """Return the frame as it is passed on to the server or to its client; None if it is for neither."""
         ip_at = VNET_HEADER.size + ETHERNET_BYTES
         tcp_at = ip_at + 4 * (frame[ip_at] & 0x0F)
         if frame[ip_at + 9] != socket.IPPROTO_TCP or frame[ip_at + 16 : ip_at + 20] != self.own.ip:
@@ -144,7 +145,7 @@ class Relay:
         return bytes(frame)
 
     def target(self, source: Host, source_port: int, port: int) -> Host | None:
-        """Return where a segment that came here goes on to."""
+        """Return the destination of a segment that arrived here."""
         if source.ip == self.server.ip:
             return self.clients[port][0] if port in self.clients else None
         if port != self.port:
@@ -164,7 +165,7 @@ def fill_checksums(frame: bytearray, ip_at: int, tcp_at: int) -> None:
 
 
 def main() -> None:
-    """Become the link that the command line asks for."""
+    """Become the link that the command line describes."""
     parser = argparse.ArgumentParser(description="a link with delay in front of a server")
     parser.add_argument("server")
     parser.add_argument("port", type=int)

@@ -19,7 +19,7 @@ class Upload(BaseHTTPRequestHandler):
         self.end_headers()  # status and headers leave here, in one write
 
     def log_request(self, code: object = "-", size: object = "-") -> None:
-        """Say nothing of a request that went well."""
+        """Log nothing for a successful request."""
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def writes(request: bytes, first: int, piece_bytes: int) -> Iterator[bytes]:
-    """Yield what is written at once: head (``first`` bytes) and first piece together, then piece by piece."""
+    """Yield the bytes of each write: head (``first`` bytes) and first piece together, then piece by piece."""
     end = first + piece_bytes if piece_bytes else len(request)
     yield request[:end]
     for start in range(end, len(request), piece_bytes or 1):
@@ -22,7 +22,7 @@ def writes(request: bytes, first: int, piece_bytes: int) -> Iterator[bytes]:
 
 
 def post(connection: socket.socket, asked: argparse.Namespace) -> float | None:
-    """Send one request and read its answer; return the seconds it all took, or None if the answer is not 200."""
+    """Send one request and read its answer; return how many seconds that took, or None if the answer is not 200."""
     head = f"POST / HTTP/1.1\r\nHost: {asked.host}\r\nContent-Length: {asked.body_bytes}\r\n\r\n".encode()
     begun = time.perf_counter()
     for number, part in enumerate(writes(head + bytes(asked.body_bytes), len(head), asked.piece_bytes)):
