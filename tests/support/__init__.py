@@ -1,7 +1,7 @@
-"""What the tests are written with: synthetic captures with known truth, and the reference dissectors.
+"""Helpers of the tests: synthetic captures with known truth, and the reference dissectors.
 
-It puts the maintainers' tools, which are no part of the package, on the import path: the tests use them, and they use
-nothing of the tests.
+This module puts the maintainers' tools, which are not part of the package, on the import path: the tests use these
+tools, which use nothing from the tests.
 """
 
 import sys

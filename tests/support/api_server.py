@@ -1,4 +1,4 @@
-"""As much of a Kubernetes API server as `kubectl debug` and `kubectl exec` ask for, with one pod."""
+"""The part of a Kubernetes API server that `kubectl debug` and `kubectl exec` need, with one pod."""
 
 import base64
 import hashlib
@@ -18,11 +18,11 @@ STDOUT, ERROR = 1, 3  # channels of v5.channel.k8s.io
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Its pod is web-0 in shop; what is executed in it but ``true`` prints ``printed``.
+    """Its pod is web-0 in shop; every command executed in it except ``true`` prints ``printed``.
 
     Attributes
     ----------
-    added : ephemeral containers, as they were asked for
+    added : ephemeral containers, as requested
     executed : container and command
     """
 
@@ -48,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing."""
 
     def do_GET(self) -> None:
-        """What there is, and commands to execute."""
+        """Describe the API and the pod, and execute commands."""
         path, pods = urlsplit(self.path).path, "/api/v1/namespaces/shop/pods/web-0"
         names = [{"name": name, "singularName": "", "namespaced": True, "kind": "Pod", "verbs": ["get", "patch"]}
                  for name in ("pods", "pods/ephemeralcontainers")]  # fmt: skip
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._frame(2, bytes([STDOUT]) + self.server.printed)
         self._frame(2, bytes([ERROR]) + json.dumps({"metadata": {}, "status": "Success"}).encode())
         self._frame(8, (1000).to_bytes(2, "big"))
-        while self.rfile.read(1):  # the answer to that, too: what is left unread resets the connection
+        while self.rfile.read(1):  # read the answer, too, because unread data resets the connection
             pass
         self.close_connection = True
 

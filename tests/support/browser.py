@@ -19,7 +19,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def find() -> str:
-    """The browser; its absence is a failure, not a reason to look at nothing."""
+    """The browser; if it is missing, the test fails instead of being skipped."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.fail("Chromium is not installed, and this test opens reports in it: apt-get install chromium")
@@ -80,12 +80,12 @@ class Page:
         return answer["result"].get("value")
 
     def attach(self) -> None:
-        """Hear from what pages opened from now on start, too: workers, and frames that are kept apart."""
+        """Attach to workers and isolated frames of pages opened from now on."""
         self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
 
     @contextmanager
     def inside(self, kind: str) -> Iterator[None]:
-        """Speak to the newest "worker" or "iframe", once there is one; what it has complained about is heard, too."""
+        """Talk to the newest "worker" or "iframe", once there is one; its complaints are collected, too."""
         while not (sessions := self._sessions(kind)):
             self.said.append(self._next())
         own, self._session = self._session, sessions[-1]
@@ -109,11 +109,11 @@ class Page:
         return self.events("Runtime.consoleAPICalled", "Log.entryAdded", "Runtime.exceptionThrown")
 
     def fetched(self) -> list[str]:
-        """What was asked of the network or the disk since the page was opened."""
+        """Requests to the network or the disk since the page was opened."""
         return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
 
     def centre(self, selector: str) -> tuple[float, float]:
-        """Scroll an element into view; where its middle is then."""
+        """Scroll an element into view; returns where its middle is then."""
         x, y = self.js(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect();"
@@ -141,7 +141,7 @@ class Page:
         self.call("DOM.setFileInputFiles", files=[str(file) for file in files], objectId=found["objectId"])
 
     def drop(self, selector: str, *files: Path) -> None:
-        """Drag files over an element, and let them go."""
+        """Drag files over an element, and drop them."""
         x, y = self.centre(selector)
         data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
@@ -164,7 +164,7 @@ def chromium() -> Iterator[Page]:
     """A browser with one tab; it ends with the block."""
     reading, to = os.pipe()
     back, writing = os.pipe()
-    # Its sandbox needs what root, and many containers, lack; the only pages opened are the tests' own.
+    # Root, and many containers, lack what its sandbox needs; only the tests' own pages are opened.
     flags = "--headless --remote-debugging-pipe --no-sandbox --no-first-run --disable-gpu --disable-dev-shm-usage"
     flags += " --disable-ipc-flooding-protection"  # a test changes a page's address more often than people do
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

@@ -1,4 +1,4 @@
-"""The command line called in this process, for tests that need no process of its own; and how it ended."""
+"""The command line called in this process, for tests that need no separate process; and how it ended."""
 
 import sys
 from contextlib import redirect_stderr, redirect_stdout

@@ -13,7 +13,7 @@ AT_ONCE = 1_000  # connections
 FIRST_CLIENT = 0x0A800001
 PORTS, APART = 20_000, 50_021
 EVERY_NS = 100_000
-# What differs in the records of two connections, by its place: the header of the record takes 16 bytes.
+# The bytes that differ between the records of two connections, by offset: a record's header takes 16 bytes.
 RECORD = np.dtype(
     {
         "names": ["s", "ns", "src", "dst", "sport", "dport", "seq", "ack"],
@@ -40,6 +40,6 @@ def crowd(count: int) -> Iterator[bytes]:
         for address, port, is_client in (("src", "sport", from_client), ("dst", "dport", ~from_client)):
             records[address][:, is_client] = FIRST_CLIENT + number // PORTS
             records[port][:, is_client] = PORTS + number % PORTS
-        for name in ("seq", "ack"):  # with the numbers of one a few ms before it would be its copy behind a NAT
+        for name in ("seq", "ack"):  # otherwise it might seem a copy, behind a NAT, of an earlier one
             records[name] = (records[name] + number * APART) % 2**32
         yield bytes(part)

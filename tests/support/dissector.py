@@ -28,7 +28,7 @@ def pyshark_rows(path: Path) -> list[SegmentRow]:
             str(path), display_filter=FILTER, override_prefs=PREFERENCES, keep_packets=False
         ) as capture:
             return [dissect.row_from(_pyshark_fields(packet)) for packet in capture]
-    finally:  # its event loop leaves a handler for SIGCHLD that complains about every later child
+    finally:  # its event loop leaves a SIGCHLD handler that complains about every later child
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""The engines that must agree to the last bit, and all that they find out, to be compared."""
+"""The engines that must agree to the last bit, and all their output, for comparison."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ def followed(
     window_bytes: int = WINDOW_BYTES,
     exchanges: bool = True,
 ) -> dict[str, Any]:
-    """Everything an engine finds out about the bytes of a pcap or pcapng file that arrive in pieces."""
+    """Everything an engine finds in the bytes of a pcap or pcapng file that arrive in pieces."""
     facts, stopped = Facts(), None
     window = Window(Pieces(content, cuts), size=window_bytes)
     reader = (PcapReader if content[:4] in MAGICS else PcapngReader)(window, facts, "capture")
@@ -78,7 +78,9 @@ def followed(
 
 @lru_cache(maxsize=2000)
 def plainly(content: bytes, *, exchanges: bool = True) -> dict[str, Any]:
-    """What plain Python finds out about a whole file, computed once: several engines and cuts are held against it."""
+    """What plain Python finds in a whole file, computed once, because several engines and cuts are compared with
+    it.
+    """
     return followed(PlainEngine, content, exchanges=exchanges)
 
 
@@ -98,13 +100,13 @@ def found_in(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def contents_of(said: dict[str, Any], table: str) -> list[dict[Any, Any]]:
-    """The rows of a table of what was found out, by column."""
+    """The rows of an output table, by column."""
     columns = LAYOUTS[table].columns
     return [{name: row[place] for name, place in columns.items()} for row in said[table]]
 
 
 def tables_of(said: dict[str, Any]) -> Tables:
-    """What was found out, in tables again, as the diagnosis takes them."""
+    """The output in tables again, as the diagnosis needs it."""
     tables = Tables()
     for name, table in tables.by_name():
         for row in said.get(name, ()):

@@ -1,4 +1,4 @@
-"""Experiments whose runs nobody makes."""
+"""Experiments with made-up runs."""
 
 from nagle_lab.experiments.matrix import Matrix, fill, plan
 from nagle_lab.experiments.trials import TrialOutcome
@@ -6,7 +6,7 @@ from nagle_lab.lab.scenarios.scenario import Scenario
 
 
 def filled(scenario: Scenario, *outcomes: TrialOutcome, repeat: int = 1) -> Matrix:
-    """The matrix of one scenario, whose runs end like this, in their order."""
+    """The matrix of one scenario with these outcomes of its runs, in order."""
     matrix = plan([scenario], repeat)
     coming = iter(outcomes)
     fill(matrix, lambda row: next(coming))

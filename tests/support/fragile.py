@@ -1,4 +1,4 @@
-"""Executors for tests of the fleet: processes of which one dies as it reads a file that is marked so."""
+"""Executors for tests of the fleet: processes, one of which dies while it reads a marked file."""
 
 import os
 import signal
@@ -11,12 +11,12 @@ from nagle_lab.fleet import stretch
 
 
 def processes() -> ProcessPoolExecutor:
-    """Two of them; one that reads the file that FRAGILE names dies, and FRAGILE_TIMES says how often one does."""
+    """Two processes; the one that reads the file FRAGILE dies, FRAGILE_TIMES times."""
     return ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=_lay_mine)
 
 
 class slow(ThreadPoolExecutor):  # noqa: N801 - it is called
-    """One thread, that takes its time."""
+    """One slow thread."""
 
     def __init__(self) -> None:
         super().__init__(1)

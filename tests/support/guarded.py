@@ -61,7 +61,7 @@ class GuardEnded:
 def guard(
     tmp_path: Path, *options: str, command: list[str], before: tuple[str, ...] = (), **more: Any
 ) -> GuardEnded:  # fmt: skip
-    """Guard a command; ``before`` is what starts the guard."""
+    """Guard a command; ``before`` is the command that starts the guard."""
     report = tmp_path / "report.json"
     whole = [*before, *GUARD, f"--json={report}", *options, "--", *command]
     done = subprocess.run(
@@ -73,5 +73,5 @@ def guard(
 
 
 def server(how: str, *arguments: str) -> list[str]:
-    """The command of a server that is asked 30 times: "two-writes", "nodelay", "one-write", "no-keepalive"."""
+    """The command of a server that gets 30 requests: "two-writes", "nodelay", "one-write", "no-keepalive"."""
     return [sys.executable, "-c", SERVER, how, *arguments]

@@ -1,4 +1,4 @@
-"""Captures and names by somebody who wants more than a diagnosis: full of what a terminal or a browser acts on."""
+"""Malicious captures and names, full of characters on which a terminal or a browser acts."""
 
 import json
 import struct
@@ -35,7 +35,7 @@ EVIL = "".join((*CONTROLS, *MARKUP))
 
 
 def http(segments: Iterable[Segment]) -> list[tuple[int, bytes]]:
-    """(time in ns, frame): the segments with messages of HTTP in them whose every header is hostile."""
+    """(time in ns, frame): the segments, with HTTP messages in which every header is hostile."""
     headers = "".join(f"X-{i}: {text}\r\n" for i, text in enumerate((*CONTROLS, *MARKUP))).encode("utf-8")
     frames = []
     for segment in segments:
@@ -93,7 +93,7 @@ def name(text: str) -> str:
 
 
 def run_folder(folder: Path) -> None:
-    """Put hostile text wherever a run's manifest and witnesses have text, and let the checksums follow."""
+    """Put hostile text wherever a run's manifest and witnesses have text, and update the checksums."""
 
     def texts(value: Any, *, kept: Collection[str]) -> Any:
         if isinstance(value, dict):

@@ -38,16 +38,16 @@ def docker(*arguments: object) -> str:
 
 
 def read_in(container: str, file: str) -> str:
-    """A file in a container that runs; empty where there is none."""
+    """A file in a running container; empty if there is none."""
     shown = ["docker", "exec", container, "cat", file]
     return subprocess.run(shown, capture_output=True, text=True, check=False).stdout
 
 
 @contextmanager
 def nginx_that_stalls(name: str, *options: object) -> Iterator[Callable[..., None]]:
-    """A container of that name with nginx, tcp_nodelay off, and a function that begins a load of ten connections.
+    """A container of that name with nginx, tcp_nodelay off, and a function that starts a load of ten connections.
 
-    Further ``options`` are those of its ``docker run``; the function takes some of ab.
+    Further ``options`` are for its ``docker run``; the function takes options for ab.
     """
     build = ("build", "--quiet", "--build-arg", "BASE=nagle-lab/base")
     server, client = (docker(*build, folder) for folder in ("nginx", "client"))

@@ -1,4 +1,4 @@
-"""Programs that run, for what looks at the living: a stalling server and its client in a namespace of their own."""
+"""Running programs for tests of ``live``: a stalling server and its client in a namespace of their own."""
 
 import os
 import shlex
@@ -18,8 +18,8 @@ _DROP = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bound
 _SCRIPT = "; ".join([*reachable(), f'exec {shlex.join([*_DROP, "env", "HOME=/tmp", "TMPDIR=/tmp"])} "$@"'])
 NOBODY = ["unshare", "--mount", "sh", "-ec", _SCRIPT, "sh"]  # what runs a command as nobody, without any right
 
-# Answers in two writes. The client keeps its connection open; for each line on standard input there is one more, and
-# what TCP_NODELAY is on the socket accepted for it is printed.
+# Answers in two writes. The client keeps its connection open; each line on standard input opens another one, and #
+# the value of TCP_NODELAY on the socket accepted for it is printed.
 STALLING = textwrap.dedent("""
     import os, socket, sys, threading, time
     family, address = (socket.AF_INET6, "::1") if "ipv6" in sys.argv else (socket.AF_INET, "127.0.0.1")
@@ -65,10 +65,10 @@ STALLING = textwrap.dedent("""
 
 @contextmanager
 def stalling(*how: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    """The program, once it runs; ``before`` is what starts it in its namespace.
+    """The program, once it runs; ``before`` is the command that starts it in its namespace.
 
-    "ipv6", "mapped" (IPv4 on a socket of IPv6), "own-will" (one of two connections has TCP_NODELAY by the program),
-    "flood" (all have, and the client asks as fast as it can).
+    "ipv6", "mapped" (IPv4 on a socket of IPv6), "own-will" (the program sets TCP_NODELAY on one of two connections),
+    "flood" (all have it, and the client asks as fast as it can).
     """
     command = [*OWN_NETWORK, *before, sys.executable, "-c", STALLING, *how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -81,14 +81,16 @@ def stalling(*how: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen
 
 
 def one_more(process: subprocess.Popen[str]) -> bool:
-    """Have it connect once more; whether the accepted socket has TCP_NODELAY."""
+    """Make it connect once more; returns whether the accepted socket has TCP_NODELAY."""
     assert process.stdin and process.stdout
     print(file=process.stdin, flush=True)
     return process.stdout.readline() == "1\n"
 
 
 def nagle_lab(*arguments: object, before: list[str] | None = None, **more: object) -> Ended:
-    """Run nagle-lab with arguments, in a process of its own that has nobody to ask; ``before`` is what starts it."""
+    """Run nagle-lab with arguments, in a separate process without a terminal; ``before`` is the command that starts
+    it.
+    """
     done = subprocess.run(
         [*(before or []), *NAGLE_LAB, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False,
         stdin=subprocess.DEVNULL, env={**os.environ, "COLUMNS": "100"}, **more,
@@ -97,10 +99,10 @@ def nagle_lab(*arguments: object, before: list[str] | None = None, **more: objec
 
 
 def switched(state: str, *options: object) -> Ended:
-    """``nagle-lab nodelay`` without asking, as :func:`nagle_lab` gives it.
+    """Run ``nagle-lab nodelay`` without its question; returns the same as :func:`nagle_lab`.
 
-    Beside other work a recording may say by itself that the machine was too busy for it to prove anything. Then the
-    change is taken back, and made again, twice at most; any other ending counts.
+    On a busy machine a recording may say that it proves nothing. Then the change is taken back and made again, at
+    most twice; any other outcome counts.
     """
     ended = nagle_lab("nodelay", *options, state, "--yes")
     for _ in range(2):

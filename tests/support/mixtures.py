@@ -1,7 +1,7 @@
 """Two recorded captures as one: a server that does two things on one port, for two clients or for one.
 
-A server holds what it sends to one client, and pauses or has TCP_NODELAY for another; or it does both for one client,
-on two connections. Both captures' truth is known, and so is that of what they make together.
+A server holds data for one client, and pauses or has TCP_NODELAY for another; or it does both for one client, on two
+connections. The truth of both captures is known, and therefore that of the mixture.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from support.transforms import PORT, by_server, is_ethernet, read, sorted_by_tim
 from support.truth import Judgement, Labelled
 
 IPV4, TCP = b"\x08\x00", 6
-BEGINS_LATER = 1_700 * US  # the second capture than the first, where they go on side by side
+BEGINS_LATER = 1_700 * US  # how much later the second capture begins, if they run side by side
 OTHER_CLIENTS = bytes((10, 99, 0))  # the first three bytes of their addresses
 PORTS_APART = 9_777
 
@@ -25,19 +25,19 @@ class Mixture:
 
     one: Labelled
     other: Labelled
-    are_side_by_side: bool  # else the second begins a second after the first has ended
-    have_one_client: bool  # else each has its own
+    are_side_by_side: bool  # otherwise the second begins a second after the first has ended
+    have_one_client: bool  # otherwise each has its own
 
     @property
     def name(self) -> str:
-        """The names of both."""
+        """The names of both captures."""
         how = f"{'beside' if self.are_side_by_side else 'before'}{', of its client,' if self.have_one_client else ''}"
         return f"{self.one.name} {how} {self.other.name}"
 
     def judge(self, result: Result) -> Judgement:
-        """Whether a verdict on it is the true one: a stall, if one of both has any, and as many as both have.
+        """Whether a verdict on the mixture is true: STALL if either capture has stalls, with the number of both.
 
-        Fewer, where others are not denied, is honest.
+        A smaller number is honest if it leaves others open.
         """
         holding = [capture for capture in (self.one, self.other) if capture.verdict == "STALL"]
         stalls = result.summary.stalls
@@ -51,7 +51,7 @@ class Mixture:
         return Judgement.RIGHT if stalls >= least else Judgement.UNSURE
 
     def write(self, path: Path) -> None:
-        """Make one capture of both: the second's server becomes the first's, and so may its client."""
+        """Write one capture of both: the second capture gets the first one's server, and perhaps its client."""
         first, second = read(self.one.path), read(self.other.path)
         server, client = _ends(first[0])
         begins = first[0].ts_ns + BEGINS_LATER if self.are_side_by_side else first[-1].ts_ns + SECOND
@@ -62,7 +62,7 @@ class Mixture:
 
 
 def can_be_mixed(captures: Sequence[Labelled]) -> list[Labelled]:
-    """Those of IPv4 on Ethernet with nothing but one server in view."""
+    """The captures of IPv4 on Ethernet that show only one server."""
     return [
         capture
         for capture in captures
@@ -74,7 +74,8 @@ def can_be_mixed(captures: Sequence[Labelled]) -> list[Labelled]:
 def mixtures(captures: Sequence[Labelled], each: int) -> Iterator[Mixture]:
     """Each capture with ``each`` others, or all, taken at the same position.
 
-    At the client they have one, and so have some elsewhere; what has one client goes over paths of one length.
+    Mixtures at the client have one client, and so have some elsewhere; with one client, both paths have the same
+    length.
     """
     alike: dict[tuple[str, int], list[Labelled]] = {}
     for capture in captures:
@@ -103,7 +104,7 @@ def _ends(frame: Frame) -> tuple[bytes, bytes]:
 
 
 def _moved(frame: Frame, server: bytes, client: bytes | None) -> Frame:
-    """With another server; and with that client, from other ports, or clients of their own."""
+    """A capture with another server; and with that client, on other ports, or with its own clients."""
     data, is_by_server, tcp = bytearray(frame.data), by_server(frame), tcp_of(frame)
     at_server, at_client = (26, 30) if is_by_server else (30, 26)
     data[at_server : at_server + 4] = server

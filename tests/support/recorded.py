@@ -1,4 +1,4 @@
-"""Captures as guard's recorder writes them, with what the kernel said of sockets meanwhile."""
+"""Captures as guard's recorder writes them, with the kernel's answers about sockets."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,12 +10,12 @@ from support.synthetic import MS, US, Conversation, Segment, packet_bytes
 
 
 def slow_release(c: Conversation, number: int) -> None:
-    """A kernel of a busy machine, or a program that waits for the ACK: the packets are the same."""
+    """A release by the kernel of a busy machine, or by a program that waits for the ACK: the packets are the same."""
     two_part_reply(c, ack=LATE + number % 5 * MS, body=(130 + number % 7 * 10) * US)
 
 
 def prompt_release(c: Conversation, number: int) -> None:
-    """The same, by a program that asks for the ACK again and again without sleeping, or by a kernel."""
+    """A release by a program that polls for the ACK without sleeping, or by a kernel."""
     two_part_reply(c, ack=LATE + number % 5 * MS, body=12 * US)
 
 
@@ -34,14 +34,14 @@ def recorded(path: Path, segments: Iterable[Segment], told: Iterable[KernelAnswe
 
 
 def headers(segments: Iterable[Segment]) -> list[Segment]:
-    """Those that trigger a wait."""
+    """The headers that trigger a wait."""
     return [one for one in segments if one.length == HEADER][1:]  # the first is acknowledged at once
 
 
 def told(
     segments: list[Segment], after: Callable[[int], int], unsent: int = BODY, every: int = 1
 ) -> list[KernelAnswer]:
-    """What the kernel says ``after`` each header, ns."""
+    """The kernel's answers ``after`` each header, ns."""
     ends = [((one.src, one.sport), (one.dst, one.dport)) for one in headers(segments)]
     return [
         KernelAnswer(one.ts_ns + after(number), *ends[number], unsent)

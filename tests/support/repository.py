@@ -1,4 +1,4 @@
-"""Where this repository is, and the captures in it that many tests look at."""
+"""The path of this repository, and its captures that many tests use."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ STALLED = REFERENCE / "nginx-static-nodelay-off" / "server.pcap"
 
 
 def named(path: Path) -> str:
-    """What a file of the repository is called in the name of a test."""
+    """The name of a repository file in the name of a test."""
     return str(path.relative_to(REPOSITORY))

@@ -1,4 +1,4 @@
-"""What this user may do here: what some tests can only do as root is skipped, with the reason, where nobody may."""
+"""What this user may do here: tests that need root are skipped, with the reason, where nobody has these rights."""
 
 import os
 import shlex
@@ -17,11 +17,11 @@ from support.repository import REPOSITORY
 
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
 NOBODY = "65534"
-CAP_SYS_ADMIN = 1 << 21  # what mount(2) and unshare(2) ask for; root in an ordinary container has not got it
+CAP_SYS_ADMIN = 1 << 21  # needed by mount(2) and unshare(2); root in an ordinary container lacks it
 
 
 def sudo_refused() -> str | None:
-    """Why nothing can be done as root here; None for root, and for who may use sudo without a password."""
+    """Why nothing can be done as root here; None for root, and for users with sudo without a password."""
     if not AS_ROOT:
         return None
     may = (
@@ -31,7 +31,7 @@ def sudo_refused() -> str | None:
 
 
 def mount_refused() -> str | None:
-    """Why nothing can be mounted here; None where root may, here or by sudo."""
+    """Why nothing can be mounted here; None if root, also through sudo, may mount."""
     if refused := sudo_refused():
         return refused
     status = subprocess.run([*AS_ROOT, "cat", "/proc/self/status"], check=True, capture_output=True, text=True).stdout
@@ -40,7 +40,9 @@ def mount_refused() -> str | None:
 
 
 def must_look_elsewhere() -> None:
-    """Skip a test that looks into namespaces of others, where nobody may: sudo for the test's child is not enough."""
+    """Skip a test that looks into namespaces of other processes, if that is not allowed: sudo for the test's child is
+    not enough.
+    """
     if refused := mount_refused():
         pytest.skip(refused)
     if AS_ROOT:
@@ -49,14 +51,14 @@ def must_look_elsewhere() -> None:
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may use: pytest closes the one that its ``tmp_path`` lies in whenever one begins."""
+    """A folder that every user may use: pytest closes the parent of ``tmp_path`` to others whenever it starts."""
     with tempfile.TemporaryDirectory(prefix="nagle-lab-test-", dir="/tmp") as folder:
         Path(folder).chmod(0o777)
         yield Path(folder)
 
 
 def reachable() -> list[str]:
-    """Shell lines that let another user reach Python and this repository where they lie in somebody's closed home."""
+    """Shell lines that let another user reach Python and this repository even in a closed home folder."""
     needed = [Path(sys.base_prefix), REPOSITORY]
     closed = {str(parent) for path in needed for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH}
     outermost = sorted(path for path in closed if not any(Path(other) in Path(path).parents for other in closed))
@@ -72,9 +74,9 @@ def reachable() -> list[str]:
 
 
 def with_room(folder: Path, kilobytes: int) -> list[str]:
-    """What comes before a command for which ``folder``, on a small disk of its own, has so much room, kB.
+    """A prefix for a command for which ``folder`` is on a small disk of its own with so much room, kB.
 
-    Nobody else sees that disk; it takes what :func:`mount_refused` asks for.
+    Nobody else sees that disk; it needs the rights of :func:`mount_refused`.
     """
     at = shlex.quote(str(folder))
     fill = f"head -c {(64 - kilobytes) << 10} /dev/zero > {at}/fill"

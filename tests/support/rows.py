@@ -1,4 +1,4 @@
-"""Segments as plain rows: what a test compares, whoever made them."""
+"""Segments as plain rows, from any source, for comparison in tests."""
 
 import tempfile
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ __all__ = ["SegmentRow", "decoded", "differences", "our_rows", "read", "segment_
 
 
 def read(capture: Capture) -> list[Decoded | int]:
-    """What each record of an open capture is: a segment, or the kind of anything else."""
+    """Each record of an open capture: a segment, or the kind of anything else."""
     found: list[Decoded | int] = []
     for _ in capture.read(Taker(lambda *record: found.append(decode(*record)))):
         pass
@@ -30,12 +30,14 @@ def our_rows(path: Path, **options: Any) -> list[SegmentRow]:
 
 
 def differences(ours: list[SegmentRow], theirs: list[SegmentRow], most: int = 10) -> list[str]:
-    """Where two tables disagree, in words; empty if they do not. A length the other does not tell is not compared."""
+    """Where two tables disagree, in words; empty if they do not. A length that the other table lacks is not
+    compared.
+    """
     return compare_rows((OurFrame(row.frame, row) for row in ours), theirs, most).first
 
 
 def truth(packets: Iterable[Packet], unit_ns: int = 1) -> list[SegmentRow]:
-    """The rows that a capture of these packets must give; `unit_ns` is what its time stamps are rounded down to."""
+    """The rows that a capture of these packets must give; its time stamps are rounded down to `unit_ns`."""
     return [
         SegmentRow(
             frame, packet.ts_ns // unit_ns * unit_ns, packet.src, packet.dst, packet.sport, packet.dport, packet.seq,

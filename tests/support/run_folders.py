@@ -1,4 +1,4 @@
-"""Run folders: what a report shows of one, and folders edited by hand, with every checksum right again."""
+"""Run folders: what a report shows of one, and folders edited with all checksums corrected."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from support.files import rewrite
 
 
 def change(run: Path, name: str, edit: Callable[[Any], object]) -> None:
-    """Edit one JSON file of the run, and keep the manifest's checksums of it and of itself right."""
+    """Edit one JSON file of the run, and correct the manifest's checksums of it and of itself."""
     content = json.loads((run / name).read_text())
     edit(content)
     write(run, name, content)
@@ -29,7 +29,7 @@ def write(run: Path, name: str, content: Any) -> None:
 
 
 def reseal(run: Path, name: str) -> None:
-    """Let the manifest say of that file what it is now."""
+    """Update that file's entry in the manifest."""
     content = (run / name).read_bytes()
     about = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     change(run, "manifest.json", lambda m: m["files"].update({name: about}))

@@ -9,12 +9,14 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
-_FAULTLESS: set[tuple[str, str, str]] = set()  # schema, definition in it, and the JSON that obeys that
+_FAULTLESS: set[tuple[str, str, str]] = set()  # schema, definition in it, and JSON that is valid by it
 
 
 @cache
 def _validator(name: str) -> Any:
-    """One that looks at what it has found to obey a definition no more: results of one test are much alike."""
+    """A validator that checks the same JSON against a definition only once, because a test's results are much
+    alike.
+    """
     schema = json.loads((files("nagle_lab") / "schema" / f"{name}.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     follow = Draft202012Validator.VALIDATORS["$ref"]
@@ -31,6 +33,6 @@ def _validator(name: str) -> Any:
 
 
 def check(name: str, content: Any) -> None:
-    """Fail, naming field and reason, when `content` is not what schema `name` ("result", "run") allows."""
+    """Fail, naming field and reason, if `content` is not valid by schema `name` ("result", "run")."""
     faults = [f"{e.json_path}: {e.message}" for e in _validator(name).iter_errors(content)]
     assert not faults, faults

@@ -16,7 +16,7 @@ FOLDERS = [SITE, REPOSITORY / "maintenance" / "recorder", REPOSITORY / "maintena
 
 
 def module(name: str) -> ModuleType:
-    """One of the site's Python modules, which are no package."""
+    """One of the site's Python modules, which are not a package."""
     before = sys.path[:]
     sys.path[:0] = map(str, FOLDERS)
     try:
@@ -50,7 +50,7 @@ Object.assign(globalThis, { DATA, predictions, predictSize, setupOfVariant, simu
 
 
 def load_model(page: Page, modules: dict[str, str], folder: Path) -> None:
-    """Open an empty page that has the model's functions, put together as the site's own script is."""
+    """Open an empty page with the model's functions, assembled like the site's own script."""
     (folder / "model.js").write_text(module("build").script({**modules, "probe": PROBE}))
     (folder / "model.html").write_text('<!doctype html><meta charset="utf-8"><script src="model.js"></script>')
     page.open(folder / "model.html")
@@ -58,6 +58,6 @@ def load_model(page: Page, modules: dict[str, str], folder: Path) -> None:
 
 
 def predicted(page: Page) -> list[dict[str, Any]]:
-    """Every prediction of the model in ``page``, beside what was recorded."""
+    """Every prediction of the model in ``page``, with the recording."""
     rows: list[dict[str, Any]] = json.loads(page.js("JSON.stringify(predictions(DATA))"))
     return rows

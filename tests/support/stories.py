@@ -1,4 +1,4 @@
-"""Conversations of the kinds the analyzer must tell apart, each as it looks on the wire."""
+"""Conversations of the kinds that the analyzer must distinguish, each as it looks on the wire."""
 
 from collections.abc import Callable
 
@@ -42,8 +42,8 @@ def two_part_reply(
     """One exchange: a request, and a reply in two parts, with a pure ACK of the ``first`` (bytes) in between.
 
     Every segment leaves so many ns after the last thing that its end did or saw; with a ``pause`` the body leaves so
-    long after the header, whenever the ``ack`` comes. What is not acknowledged by itself (``request_ack`` and
-    ``last_ack`` None) the next data of its receiver acknowledges.
+    long after the header, whenever the ``ack`` comes. Data without an ACK of its own (``request_ack`` or ``last_ack``
+    None) is acknowledged by the receiver's next data.
     """
     c.client_sends(REQUEST, after_ns=asked)
     if request_ack is not None:
@@ -77,7 +77,7 @@ def reply_in_two(wait: int, after: Callable[[int], int] = lambda _: RELEASE, fir
 def behind_small(tail_after: int | None = None) -> Story:
     """A small header, two full segments 46 ms later, and a tail with the header's late ACK, or ``tail_after``, ns.
 
-    That ACK was under way when the full segments arrived, so it acknowledges none of these.
+    That ACK was under way when the full segments arrived, so it does not acknowledge them.
     """
 
     def exchange(c: Conversation, number: int) -> None:
@@ -147,7 +147,7 @@ def nodelay(c: Conversation, _: int) -> None:
 
 
 def thinks_then_one_write(c: Conversation, _: int) -> None:
-    """The server takes 45 ms; the client's request is acknowledged late meanwhile, and nothing is held."""
+    """The server takes 45 ms; meanwhile the client's request is acknowledged late, and nothing is held."""
     c.client_sends(REQUEST)
     c.server_acks(after_ns=LATE)
     c.server_sends(BODY, after_ns=5 * MS)

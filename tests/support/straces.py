@@ -20,8 +20,8 @@ def strace_text(
 ) -> str:
     """The server's calls: an accept4, and a sendto for each of its segments with data.
 
-    ``place`` is, for so many bytes, what a hook says of the line: "/srv/server.py;16;reply"; empty: nothing.
-    ``held_after``: of what follows a wait of 20 ms, the call is so long after the server's data before.
+    ``place`` gives, for so many bytes, the line in a hook's mark: "/srv/server.py;16;reply"; empty: no mark.
+    ``held_after``: for data that follows a wait of 20 ms, how long after the server's previous data the call is.
     ``begun``: whether the accept4 is in it.
     """
     lines, last = [], 0
@@ -47,7 +47,7 @@ def _line(ns: int, text: str) -> str:
 
 
 def write_strace(folder: Path, segments: Iterable[Segment], **how: object) -> Path:
-    """The same as a file."""
+    """Write that to a file."""
     path = folder / "strace.txt"
     path.write_text(strace_text(segments, **how))  # type: ignore[arg-type]
     return path

@@ -1,4 +1,4 @@
-"""Test suites of somebody else, run by pytest --nagle: written to a folder, run, and read from their JUnit XML."""
+"""Test suites run by pytest --nagle: written to a folder, run, and read from their JUnit XML."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lxml import etree
 
-# What the suites' tests import: a server that answers in two writes, or as it is told, and clients of it.
+# The module that the suites' tests import: a server that answers in two writes, or as configured, and its clients.
 NET = textwrap.dedent("""
     import socket, sys, threading
 
@@ -56,7 +56,7 @@ class Case:
     """A test of the suite."""
 
     outcome: str = "passed"
-    said: str = ""  # in its failure
+    said: str = ""  # text of its failure
     properties: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -79,7 +79,7 @@ class Suite:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "suite"
-        self.temporary = folder / "temporary"  # where pytest and its captures put what they keep
+        self.temporary = folder / "temporary"  # where pytest keeps its files and captures
         self.folder.mkdir()
         self.temporary.mkdir()
         self.write("pytest.ini", "[pytest]\naddopts = --strict-markers\n")
@@ -89,7 +89,9 @@ class Suite:
         (self.folder / name).write_text(textwrap.dedent(text))
 
     def command(self, *options: str) -> list[str]:
-        """Without plugins that the suites do not use: that of Hypothesis takes four times as long as all the rest."""
+        """The command without plugins that the suites do not use: Hypothesis takes four times as long as everything
+        else.
+        """
         unused = ["cacheprovider", "hypothesispytest", "timeout"]
         if not any(option.startswith(("-n", "--dist")) and not option.startswith("--nagle") for option in options):
             unused.append("xdist")
@@ -97,12 +99,12 @@ class Suite:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Ours, without what the pytest that runs this has put there."""
+        """Our environment, without what the outer pytest has added."""
         rest = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         return rest | {"TMPDIR": str(self.temporary)}
 
     def run(self, *options: str, before: tuple[str, ...] = ()) -> PytestEnded:
-        """Run it; ``before`` is what starts pytest."""
+        """Run it; ``before`` is the command that starts pytest."""
         junit = self.folder / "junit.xml"
         junit.unlink(missing_ok=True)
         done = subprocess.run(
@@ -112,7 +114,7 @@ class Suite:
         return PytestEnded(done.returncode, done.stdout, done.stderr, _cases(junit) if junit.exists() else {})
 
     def kept(self) -> list[str]:
-        """The files in folders of ours that are left; hidden ones too."""
+        """The files left in our temporary folders, including hidden ones."""
         folders = self.temporary.glob("nagle-lab-*")
         return sorted(path.name for folder in folders for path in [*folder.rglob("*"), folder] if path != folder)
 

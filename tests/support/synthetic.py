@@ -48,7 +48,7 @@ class Segment:
     window: int = 502  # unscaled, as on the wire
     mss: int | None = None
     wscale: int | None = None
-    scale_first: bool = False  # of the two before timestamps, as BSD has it in a SYN
+    scale_first: bool = False  # before SACK permitted and timestamps, as in a BSD's SYN
     sack_permitted: bool = False
     timestamps: tuple[int, int] | None = None
     sack: tuple[tuple[int, int], ...] = ()
@@ -76,7 +76,7 @@ Packet = Segment | Frame
 
 @dataclass
 class _End:
-    """What one end of a conversation has said and seen so far."""
+    """What one end of a conversation has sent and received so far."""
 
     ip: str
     port: int
@@ -84,7 +84,7 @@ class _End:
     now_ns: int
     can_ack: int = 0
     last_data: Segment | None = None
-    latest_tsval: int = 0  # of what has arrived: what its timestamps echo
+    latest_tsval: int = 0  # the timestamp to echo, from what has arrived
     last_arrival_ns: int = 0  # at the other end
     # On the way: (when, ack number it allows, its timestamp)
     arrivals: deque[tuple[int, int, int]] = field(default_factory=deque)
@@ -108,12 +108,12 @@ class _Flight:
 
 
 def _isn(end: tuple[str, int], peer: tuple[str, int]) -> int:
-    """The initial sequence number of an end: another one for each connection."""
+    """The initial sequence number of an end, different for each connection."""
     return zlib.crc32(repr((end, peer)).encode()) >> 1
 
 
 class Conversation:
-    """A TCP connection told as a story; sequence and acknowledgement numbers keep themselves right."""
+    """A TCP connection told as a story; sequence and acknowledgement numbers are kept consistent."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Conversation:
         self.full_segment = mss - 12 if timestamps else mss  # the payload of one
         self.t0_ns = t0_ns
         self.one_way_ns = rtt_ns // 2
-        self.ns_per_byte = ns_per_byte  # what a slow link adds, for headers, too; a queue stands before it
+        self.ns_per_byte = ns_per_byte  # added by a slow link, for headers, too; with a queue before it
         self.timestamps = timestamps
         self.vlan = vlan
         self.server_is_bsd = server_is_bsd
@@ -156,8 +156,9 @@ class Conversation:
 
     def client_sends(self, length: int, after_ns: int = 20 * US, flags: str = "PA", **fields: Any) -> Segment:
         """One segment of `length` bytes. `fields` replace what would be on the wire (`window=0`, `seq=…`);
-        `at_ns` gives an absolute time instead of `after_ns`; `lost=True` never arrives (acknowledgements do
-        not know of the hole: give `ack=…` for duplicate ACKs)."""
+        `at_ns` gives an absolute time instead of `after_ns`; a segment with `lost=True` never arrives
+        (acknowledgements ignore the hole: give `ack=…` for duplicate ACKs).
+        """
         return self._send(self.client, flags, length, after_ns, **fields)
 
     def server_sends(self, length: int, after_ns: int = 20 * US, flags: str = "PA", **fields: Any) -> Segment:
@@ -290,9 +291,9 @@ def merge(*captures: Iterable[Packet]) -> list[Packet]:
 
 
 def redirected(segments: Iterable[Segment], asked: tuple[str, int] = ("10.96.0.10", 80)) -> list[Segment]:
-    """A connection as its client's host captures it that redirects what its own programs send (REDIRECT in OUTPUT).
+    """A connection captured on the client's host, which redirects what its own programs send (REDIRECT in OUTPUT).
 
-    The first segment is the client's. The server's segments carry what the client asked for.
+    The first segment is the client's. The server's segments carry the address that the client asked for.
     """
     first, *others = segments
     client, (address, port) = (first.src, first.sport), asked
@@ -406,7 +407,8 @@ def pcap_bytes(
 @dataclass(frozen=True)
 class Interface:
     """An interface of a pcapng file. `resolution` is if_tsresol's byte (None: absent, so 10⁻⁶ s);
-    `offset_s` is if_tsoffset."""
+    `offset_s` is if_tsoffset.
+    """
 
     link_type: int = ETHERNET
     resolution: int | None = 9

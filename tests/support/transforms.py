@@ -1,4 +1,4 @@
-"""Recorded captures made into others whose truth is known as well: what capturing does to a capture.
+"""Recorded captures changed as capturing may change them, with known truth.
 
 Each transformation takes the packets of one capture, and gives those of another: with coarse timestamps, with losses,
 in the wrong order, in part, or several times over.
@@ -87,7 +87,7 @@ def stamped_in_steps_of(seconds: float) -> Callable[[Frames], Frames]:
 
 
 def server_clock_behind(ns: int) -> Callable[[Frames], Frames]:
-    """What the server sends is stamped so early, as by another capture card; in the order of the stamps."""
+    """The server's packets are stamped so much too early, as by another capture card; in the order of the stamps."""
     return lambda frames: sorted_by_time([replace(f, ts_ns=f.ts_ns - ns) if by_server(f) else f for f in frames])
 
 
@@ -101,7 +101,7 @@ def stamped_late(frames: Frames) -> Frames:
 
 
 def cut_short(size: int) -> Callable[[Frames], Frames]:
-    """Of every packet only the first bytes were captured: 64 of them are without TCP timestamps."""
+    """Only the first bytes of every packet were captured: with 64 there are no TCP timestamps."""
     return lambda frames: [replace(frame, data=frame.data[:size]) for frame in frames]
 
 
@@ -127,7 +127,7 @@ def with_swaps(frames: Frames) -> Frames:
 
 
 def begun_late(frames: Frames) -> Frames:
-    """Every connection's first six packets are missing: handshake, request, what answers it."""
+    """Every connection's first six packets are missing: handshake, request, and its answer."""
     seen: dict[bytes, int] = {}
     kept = []
     for frame in frames:
@@ -183,12 +183,12 @@ def _renamed(frame: Frame) -> Frame:
 
 @dataclass(frozen=True)
 class Transform:
-    """A transformation, and what it does to a capture's truth."""
+    """A transformation, and its effect on a capture's truth."""
 
     name: str
     change: Callable[[Frames], Frames]
     verdict: str | None = None  # None: as before
-    unsure: tuple[str, ...] = ()  # of these true verdicts, INCONCLUSIVE is honest too
+    unsure: tuple[str, ...] = ()  # true verdicts for which INCONCLUSIVE is honest, too
     found: float = 1  # the share of the stalls that must still be found
 
 
@@ -243,10 +243,10 @@ def transformed_everywhere(captures: list[Labelled], folder: Path) -> Iterator[L
     """Every transformation of each of these captures, one after the other, in one file; stalls are not counted."""
     for capture in captures:
         if capture.family == "copies" or not is_ethernet(capture.path):
-            continue  # made of several already, or cooked
+            continue  # already made of several, or cooked
         for transform in TRANSFORMS:
             made = _apply(transform, capture, folder)
-            only_one = ("STALL",) if capture.held_by == "both" else ()  # of the two ends may be named
+            only_one = ("STALL",) if capture.held_by == "both" else ()  # only one of the two ends may be named
             yield replace(made, stalls=None, also=tuple(sorted({*made.also, *only_one, "INCONCLUSIVE"})))
             made.path.unlink()
 

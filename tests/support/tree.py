@@ -9,23 +9,23 @@ from pathlib import Path
 
 from support.repository import REPOSITORY
 
-# What is made here and left out. __pycache__ is copied: Python tells by the size and the time of a module's source
-# whether what it compiled is current, copying keeps both, and so the copy need not be compiled again.
+# Generated files, which are left out. __pycache__ is copied: Python checks by size and time of the source whether #
+# compiled code is current, and copying keeps both, so the copy need not be compiled again.
 _MADE = shutil.ignore_patterns("*.egg-info", "build", "dist")
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """What is made here: nothing of it is committed."""
+    """The generated files, none of which is committed."""
     return {*_MADE(folder, names), *({"runs"} if Path(folder).name == "captures" else ())}
 
 
 def copied(to: Path) -> Path:
-    """Copy the repository there, without what is made in it."""
+    """Copy the repository, without generated files."""
     to.mkdir(parents=True)
     for each in REPOSITORY.iterdir():
         if each.is_dir() and not each.name.startswith("."):
             shutil.copytree(each, to / each.name, ignore=_left_out, symlinks=True)
-        elif each.is_file() and each.name != ".git":  # of a worktree: it would be that one
+        elif each.is_file() and each.name != ".git":  # in a worktree .git is a file: it would name the original
             shutil.copy(each, to / each.name)
     return to
 

@@ -2,7 +2,7 @@
 
 A capture's truth comes from how it was made: for captures/lookalikes and captures/families the truth.json that its
 recorder wrote, for captures/reference what the run's manifest expected. A segment's truth comes from the programs
-that made it: when they wrote its bytes, and when the kernel let it go (writes.json, see
+that made it: when they wrote its bytes, and when the kernel sent it (writes.json, see
 maintenance/recorder/programs.py).
 """
 
@@ -18,11 +18,11 @@ from nagle_lab.packet.segment import SYN
 from recorder.holds import LATE, MS, holds_of
 from support.repository import CAPTURES, REFERENCE
 
-SOON, NEVER = 4 * MS, 2**62  # what the families call late, and where no end ever delays an ACK
+SOON, NEVER = 4 * MS, 2**62  # lateness in the families; and where no end ever delays an ACK
 
 
 class Judgement(StrEnum):
-    """What a verdict is worth."""
+    """How right a verdict is."""
 
     RIGHT = "right"
     UNSURE = "unsure"  # another verdict than the true one, but an honest one
@@ -40,7 +40,7 @@ class Labelled:
     exchanges: int
     rtt: int = 0  # of the path, ns
     idle_gap: str | None = None  # the cause of the idle gap in every exchange, or in every second
-    late: int = LATE  # an ACK that takes so much longer than the path is a late one, ns
+    late: int = LATE  # an ACK that takes so much longer than the path is late, ns
     family: str = "look-alike"
     also: tuple[str, ...] = ()  # other verdicts that are honest from this capture alone
     stalls: tuple[int, int] | None = None  # at least, at most; None: not counted
@@ -51,7 +51,7 @@ class Labelled:
 
     @property
     def where(self) -> str:
-        """Where it was taken, as seen from the end whose data was or might have been held."""
+        """Where it was taken, relative to the end whose data was or might have been held."""
         if self.position == "middle":
             return "in the middle"
         if self.position == "both":
@@ -64,11 +64,11 @@ class Labelled:
         return (self.path.parent / "writes.json").exists()
 
     def is_judged_right(self, result: Result) -> bool:
-        """Whether the verdict is the true one, and a stall is laid to the right end."""
+        """Whether the verdict is true, and a stall is attributed to the right end."""
         return result.verdict == self.verdict and result.summary.held_by == self.held_by
 
     def judge(self, result: Result) -> Judgement:
-        """The same, the number of stalls too, and whether it is an honest verdict at least."""
+        """The same with the number of stalls; and whether the verdict is at least honest."""
         least, most = self.stalls or (0, result.summary.stalls)
         if self.is_judged_right(result) and least <= result.summary.stalls <= most:
             return Judgement.RIGHT
@@ -106,7 +106,7 @@ def families() -> list[Labelled]:
 
 
 def both_ends(captures: list[Labelled]) -> list[tuple[Labelled, Labelled]]:
-    """Those of the same traffic, at its client and at its server."""
+    """Pairs of captures of the same traffic, at its client and at its server."""
     at_client = {capture.path.parent: capture for capture in captures if capture.position == "client"}
     return [
         (at_client[capture.path.parent], capture)
@@ -146,7 +146,7 @@ KNOWN_LIMITS = {
 
 
 def tolerated(least: int, most: int) -> tuple[int, int]:
-    """The numbers of stalls that are right where there are so many: 2 more or fewer, or 5 %; none is none."""
+    """The numbers of stalls that count as right for a true number: 2 more or fewer, or 5 %; 0 only for 0."""
     if not most:
         return 0, 0
     return least - max(2, least // 20), most + max(2, most // 20)
@@ -167,7 +167,7 @@ def references() -> list[Labelled]:
 
 @dataclass
 class Score:
-    """The segments of one or more captures: what the analyzer named a release, against what was held."""
+    """The segments of one or more captures: those that the analyzer called a release, compared with those held."""
 
     right: int = 0  # held, and named
     missed: int = 0  # held, not named
@@ -198,7 +198,7 @@ class Score:
 
 
 def score(capture: Labelled, result: Result) -> Score:
-    """Hold every segment that ends a write against the result; only look-alikes have what that takes."""
+    """Compare every segment that ends a write with the result; only look-alikes have the log for that."""
     total = Score()
     waits = {stall.release_frame: round(stall.wait_ms * MS) for stall in result.stalls}
     for frame, hold in holds(capture).items():
@@ -220,7 +220,7 @@ def score(capture: Labelled, result: Result) -> Score:
 
 
 def holds(capture: Labelled) -> dict[int, int]:
-    """Frame → ns it was held behind a delayed ACK, 0 if it was not; of every segment that ends a write."""
+    """Frame → ns that it was held behind a delayed ACK, 0 if it was not; for every segment that ends a write."""
     log = json.loads((capture.path.parent / "writes.json").read_text())
     frames = _frames_by_last_byte(capture.path, _server_ports(log))
     found = {}

@@ -1,4 +1,4 @@
-"""Packets inside packets: every tunnel and shim the decoder goes through, around a known segment."""
+"""Packets inside packets: every tunnel and shim that the decoder handles, around a known segment."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""Waiting for what another process does."""
+"""Waiting for another process."""
 
 import fcntl
 import struct
@@ -9,7 +9,7 @@ from typing import IO, Any
 
 
 def within(seconds: float, condition: Callable[[], object]) -> bool:
-    """Return whether the condition comes true within that time."""
+    """Return whether the condition becomes true within that time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -19,6 +19,6 @@ def within(seconds: float, condition: Callable[[], object]) -> bool:
 
 
 def unread(pipe: IO[Any]) -> int:
-    """How many bytes there are in a pipe, either end of it, that nobody has read yet."""
+    """How many unread bytes there are in a pipe, given either end."""
     (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
     return int(count)
