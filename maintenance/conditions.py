@@ -1,10 +1,11 @@
-"""Which conditions of the proof does no capture need? Each is held at true and at false, and what that changes told.
+"""Which conditions of the proof does no capture need? Each is fixed at true and at false, and the changes are
+reported.
 
 `conditions.py [FOLDER …] [--only MODULE] [--at-most N]` judges the committed captures whose truth is known, those of
-captures/held-out, and the random conversations in FOLDERs. A condition is what an `if` asks, or a return of a
-comparison, or a part of one that `and` or `or` join. Only captures that it had decided the other way are judged
-again, N of them (200). What nothing needs may go; but not what a unit test shows to be needed, nor captures that are
-not here.
+captures/held-out, and the random conversations in FOLDERs. A condition is the test of an `if`, a returned comparison,
+or a part of either joined by `and` or `or`. Only captures for which it had the other value are judged again, at most
+N of them (200). A condition that nothing needs may be removed, unless a unit test or captures that are not here need
+it.
 """
 
 import argparse
@@ -26,19 +27,19 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "maintenance" / "random")]
 
 PACKAGE = "nagle_lab.diagnosis."
 ROOMS = ("proof.", "observed.observed", "observed.programs", "observed.candidates", "result.verdict")
-ASK = "ask_condition"  # the name by which instrumented modules know :meth:`Conditions.ask`
+ASK = "ask_condition"  # the name of :meth:`Conditions.ask` in instrumented modules
 
 
 @dataclass
 class Conditions:
-    """The conditions of the modules that were imported, what each said lately, and which are held at what."""
+    """The conditions of the imported modules, their latest values, and which are fixed at what."""
 
     where: list[tuple[str, int, str]] = field(default_factory=list)  # module, line, source
     said: set[tuple[int, bool]] = field(default_factory=set)
     held: dict[int, bool] = field(default_factory=dict)
 
     def ask(self, number: int, value: Any) -> Any:
-        """What the condition says: what it is held at, or its ``value``."""
+        """The condition's result: the value at which it is fixed, otherwise its own ``value``."""
         if number in self.held:
             return self.held[number]
         self.said.add((number, bool(value)))
@@ -49,7 +50,7 @@ CONDITIONS = Conditions()
 
 
 class _Instrument(ast.NodeTransformer):
-    """Has each condition of a module asked."""
+    """Makes a module ask for each of its conditions."""
 
     def __init__(self, module: str, source: str) -> None:
         self._module, self._source = module, source
@@ -79,7 +80,7 @@ class _Instrument(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """A return of a comparison is a condition where the function says that it returns a bool."""
+        """A returned comparison is a condition if the function is declared to return a bool."""
         self.generic_visit(node)
         if isinstance(node.returns, ast.Name) and node.returns.id == "bool":
             for one in ast.walk(node):
@@ -109,11 +110,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-Judge = Callable[[], str]  # what a capture is judged to be, in a word
+Judge = Callable[[], str]  # the judgement on a capture, in a word
 
 
 def captures(folders: Sequence[Path]) -> Iterator[Judge]:
-    """What to judge: committed captures, and random conversations."""
+    """The judges of committed captures and of random conversations."""
     from judge import judge as judge_random  # noqa: PLC0415 - they import what is to be instrumented first
 
     from nagle_lab.diagnosis.analysis import analyze  # noqa: PLC0415
@@ -137,16 +138,16 @@ def _worth(result: Any, truth: dict[str, Any]) -> str:
 
 
 def judged(one: Judge) -> tuple[str, set[tuple[int, bool]]]:
-    """What a capture is judged to be, and what the conditions said on the way."""
+    """The judgement on a capture, and the conditions' values on the way."""
     CONDITIONS.said.clear()
     try:
         return one(), set(CONDITIONS.said)
-    except Exception as error:  # a condition held at the wrong end may break anything
+    except Exception as error:  # a condition fixed at the wrong value may break anything
         return type(error).__name__, set()
 
 
 def _judged_as(job: tuple[int, bool | None, list[int]]) -> list[tuple[str, set[tuple[int, bool]]]]:
-    """With a condition held at what; None: with none held."""
+    """The judgement with a condition fixed; None: with none fixed."""
     number, value, places = job
     CONDITIONS.held = {} if value is None else {number: value}
     return [judged(ALL[place]) for place in places]
@@ -156,7 +157,7 @@ ALL: list[Judge] = []
 
 
 def main() -> None:
-    """Print each condition without which nothing changes, and what the others change."""
+    """Print each condition that changes nothing, and what the others change."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--only", default="", help="conditions of this module: near_sender, say")

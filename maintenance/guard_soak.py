@@ -2,7 +2,7 @@
 
     .venv/bin/python maintenance/guard_soak.py 2000 docs/guard-soak.md ["What else the machine did."]
 
-The busy half runs four at once beside a busy loop on each core. Half as many tests of one suite follow, with
+The busy half runs four at once, with a busy loop on each core. Then half as many tests of one suite follow, with
 `pytest --nagle` and four workers.
 """
 
@@ -71,7 +71,7 @@ def command(how: str) -> list[str]:
 
 
 def guarded(how: str) -> tuple[str, float]:
-    """One run: its verdict, and how long it took, s; the exit code is held against the verdict."""
+    """One run: its verdict, and how long it took, s; the exit code is checked against the verdict."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         started = time.monotonic()
@@ -91,7 +91,7 @@ def guarded(how: str) -> tuple[str, float]:
 
 
 def tested(runs: int) -> list[tuple[str, str]]:
-    """The program and the verdict of each test of a suite in which each program is tested ``runs`` times."""
+    """The program and the verdict of each test in a suite that tests each program ``runs`` times."""
     with tempfile.TemporaryDirectory() as folder:
         suite, junit = Path(folder) / "test_soak.py", Path(folder) / "junit.xml"
         suite.write_text(SUITE.format(each=runs, commands=[(how, command(how)) for how in PROGRAMS]))
@@ -129,7 +129,7 @@ def busy_cores() -> Iterator[None]:
 
 
 def main(runs: int, page: Path, *notes: str) -> None:
-    """Run them all, and write the page."""
+    """Make all runs, and write the page."""
     quarter = runs // 4
     orders = list(PROGRAMS) * quarter
     overheads = [guarded("nodelay")[1] - bare("nodelay") for _ in range(min(30, runs))]

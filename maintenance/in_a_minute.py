@@ -1,4 +1,4 @@
-"""How long it takes from nothing to the name of the program that stalls, in each of the five incidents.
+"""How long it takes from the command to the name of the program that stalls, in each of the five incidents.
 
 As root, with Docker, on a machine where nothing else stalls: .venv/bin/python maintenance/in_a_minute.py
 """
@@ -16,12 +16,12 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAGLE_LAB = REPOSITORY / ".venv" / "bin" / "nagle-lab"
-BEGUN_S, MOST_S = 4, 60  # seconds from the first request on, and that each way may take
+BEGUN_S, MOST_S = 4, 60  # seconds: from the first request on; the most for each way
 
 
 @dataclass(frozen=True)
 class Case:
-    """An incident that goes on for some minutes; ``program`` holds the data, in the container of ``service``."""
+    """An incident that lasts some minutes; ``program`` holds the data, in the container of ``service``."""
 
     scenario: str
     variant: str
@@ -55,7 +55,7 @@ def main() -> None:
 
 @contextmanager
 def going_on(case: Case) -> Any:
-    """The incident, and the container of the program that holds; the lab is ended as by Ctrl-C."""
+    """Run the incident; yields the container of the program that holds. At the end the lab is ended as by Ctrl-C."""
     settings = [part for each in case.settings for part in ("--set", each)]
     command = [NAGLE_LAB, "run", case.scenario, case.variant, *settings]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
@@ -84,7 +84,7 @@ def container_of(service: str) -> str:
 
 
 def until_named_by_sockets(container: str, program: str) -> float | None:
-    """Seconds until the list says that this program holds data now, asked again and again."""
+    """Seconds until the list, printed repeatedly, says that this program holds data now."""
     began = time.monotonic()
     while time.monotonic() - began < MOST_S:
         done = subprocess.run([NAGLE_LAB, "sockets", "--json"], capture_output=True, text=True, check=True)
@@ -96,7 +96,7 @@ def until_named_by_sockets(container: str, program: str) -> float | None:
 
 
 def until_named_by_watch(container: str, program: str, *options: str) -> float | None:
-    """Seconds until its first finding, or note, that names this program in that container or, of it, the id."""
+    """Seconds until the first finding or note that names this program in that container, by name or id."""
     shown = ["docker", "inspect", "--format={{.Id}}", container]
     number = subprocess.run(shown, capture_output=True, text=True, check=True).stdout[:12]
     names = {f"{container}/{program}", f"{number}/{program}"}

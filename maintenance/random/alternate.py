@@ -1,14 +1,14 @@
 """Conversations of a few behaviours in random order, made without sockets: `alternate.py SEED [COUNT]`.
 
-What a program does on one connection hides what it does at other times, or on its other connections. So each
+What a program does on one connection can hide what it does at other times, or on its other connections. So each
 conversation draws one to three of the behaviours below, for one to four connections, a path and a capture point. It
-takes no root, and 50 of them a second are judged. Printed are those that are judged wrongly:
+needs no root, and judges 50 conversations a second. It prints those that are judged wrongly:
 
     too many   more stalls of an end than its kernel held, by more than a tenth and two
     missed     CLEAN, though three and more were held, in one of twenty exchanges or more
 
-There are no programs that wait for the ACK, and no relays: what these do cannot always be told from what is held.
-With --disturb each capture is also a poor one: lossy, copied, by a coarse clock, or by two.
+There are no programs that wait for the ACK, and no relays, because their data cannot always be distinguished from
+held data. With --disturb each capture is also disturbed: lossy, copied, stamped by a coarse clock, or by two clocks.
 """
 
 import argparse
@@ -32,7 +32,7 @@ THINKING_MS = [(0.05, 0.2), (1, 4), (4, 6), (28, 33), (0.05, 60), (100, 150)]
 
 @dataclass
 class Talk:
-    """A connection, how fast its ends are, and how often each held data until a delayed ACK came."""
+    """A connection, the speed of its ends, and how often each held data until a delayed ACK came."""
 
     c: Conversation
     r: Random
@@ -45,11 +45,11 @@ class Talk:
     held: Counter[str]
 
     def kernel(self) -> int:
-        """How soon a kernel sends what it held, ns."""
+        """How soon a kernel sends held data, ns."""
         return int(self.r.uniform(6, 24) * US * self.slowness)
 
     def woken(self) -> int:
-        """How soon a program answers that slept, ns."""
+        """How soon a sleeping program answers, ns."""
         return int(max(28, self.r.lognormvariate(4.2, 0.4)) * US * self.slowness)
 
     def timer(self) -> int:
@@ -57,7 +57,7 @@ class Talk:
         return int(self.r.uniform(40, 44) * MS)
 
     def asks(self, size: int = 84) -> Segment:
-        """The client's request, after it has thought."""
+        """The client's request, after some thinking."""
         return self.client(size, int(self.r.uniform(*self.thinking) * MS))
 
     def client(self, size: int, after: int) -> Segment:
@@ -85,7 +85,7 @@ def held(t: Talk) -> None:
 
 
 def held_twice(t: Talk) -> None:
-    """And the third for the next one."""
+    """The same, and a third write waits for the next delayed ACK."""
     held(t)
     t.client(0, t.timer())
     t.server(77, t.kernel())
@@ -162,7 +162,7 @@ BEHAVIOURS: list[Callable[[Talk], None]] = [
 
 
 def conversation(seed: int, number: int) -> tuple[str, list[Segment], Counter[str]]:
-    """That of this number: what it is, its capture, and how often each end held data."""
+    """The conversation of this number: its description, its capture, and how often each end held data."""
     r = Random(seed * 1_000_003 + number)
     round_trip, jitter, at = r.choice(ROUND_TRIPS), r.choice(JITTER), r.choice(["client", "server", "middle"])
     slowness, syn_ns, thinking = r.uniform(0.7, 1.6), int(r.uniform(8, 30) * US), r.choice(THINKING_MS)
@@ -210,7 +210,7 @@ def coarse(step: int) -> Disturbance:
 
 
 def lossy(share: float) -> Disturbance:
-    """So many are not captured."""
+    """This share of packets is not captured."""
     return lambda segments, r: [s for s in segments if r.random() >= share]
 
 

@@ -1,4 +1,4 @@
-"""What capturing does to captures: each is a function of the frames and of chance."""
+"""Disturbances by capturing: each is a function of the frames and of a random generator."""
 
 import random
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def lossy(share: float) -> Disturbance:
 
 
 def twice(frames: Frames, r: random.Random) -> Frames:
-    """Every frame twice, the second time a little later, as a capture on all interfaces of a bridge has it."""
+    """Every frame twice, the second time a little later, as in a capture on all interfaces of a bridge."""
     copies = [stamped(frame, frame.at + r.randint(1, 15) * US) for frame in frames]
     return sorted(frames + copies, key=lambda frame: frame.at)
 

@@ -6,7 +6,7 @@ The scripts are lists of steps, which ends.py carries out:
     ["r", bytes]         read so many bytes
     ["s", µs]            sleep
     ["poll", ms]         wait for data so long, and do not read it
-    ["drain", µs]        ask for the send queue (SIOCOUTQ) again and again, until it is empty
+    ["drain", µs]        query the send queue (SIOCOUTQ) repeatedly, until it is empty
     ["nodelay", 0|1], ["cork", 0|1], ["quickack", 1]
     ["up", steps]        the same on the connection to the next server
 
@@ -22,17 +22,17 @@ from typing import Any
 Step = list[Any]
 Steps = list[Step]
 
-BUDGET_MS = 3500.0  # about so long all exchanges of a connection take
+BUDGET_MS = 3500.0  # approximate duration of all exchanges of a connection
 LATE_ACK_MS = 41.0
 MOST_EXCHANGES = 60
-# From these seeds on every path has a slow link; is an unsteady one; repeats what it lost; or is short, and varies.
+# From these seeds on every path has a slow link; is unsteady; retransmits losses on the link; or is short and varies.
 SLOW_FROM, UNSTEADY_FROM, REPEATS_FROM, SHORT_FROM = 200_000, 300_000, 400_000, 500_000
-TWO_FROM = 100_000  # of these seeds the servers that are asked answer in two ways, as /api and /slow of one port do
+TWO_FROM = 100_000  # from this seed on servers answer in two ways, as /api and /slow on one port do
 
 
 @dataclass
 class Socket:
-    """How one end of a connection sets its socket, before anything is written."""
+    """The socket options that one end of a connection sets, before anything is written."""
 
     nodelay: int = 0
     quickack: str = "no"  # "once", or "always": after each read
@@ -45,7 +45,7 @@ class Socket:
 
 @dataclass
 class Connection:
-    """One connection; a script is what one thread does, and each end has one or two."""
+    """One connection; a script is what one thread does, and each end has one or two scripts."""
 
     client: Socket
     server: Socket
@@ -56,7 +56,7 @@ class Connection:
 
 @dataclass
 class Path:
-    """Between client and server, or client and what is in the middle."""
+    """The path between the client and the server, or the middle."""
 
     kind: str  # "lo", "veth" or "wire"
     delay_us: int = 0  # of each of the four crossings of a round trip
@@ -66,11 +66,11 @@ class Path:
     offload: bool = True
     kbit_s: int = 0  # of the link at the client; 0: as fast as can be
     later_us: int = 0  # the delay from the 20th frame on; 0: as before
-    queue_us: int = 0  # what a queue adds at most to each crossing
-    still_us: int = 0  # for so long of each period nothing moves
+    queue_us: int = 0  # the most that a queue adds to each crossing
+    still_us: int = 0  # nothing moves for so long in each period
     period_us: int = 55_000
-    far_us: int = 0  # connections with an odd port have so much more delay at each crossing
-    again_us: int = 0  # so much longer takes what was lost on the link, which repeats it
+    far_us: int = 0  # additional delay of connections with an odd port at each crossing
+    again_us: int = 0  # how much longer frames take that the link lost and repeats
     again_share: float = 0.0  # of the frames, at each crossing
 
 
@@ -81,20 +81,20 @@ class Plan:
     seed: int
     path: Path
     middle: str  # "": nothing; "relay", which copies; "chain": the server asks a database
-    back: str  # where what is behind the middle runs: "lo" (on the same host) or "veth"
+    back: str  # where the server behind the middle runs: "lo" (on the same host) or "veth"
     ipv6: bool
     settings: dict[str, list[str]]  # role → sysctls
     quickack_route: str  # the role whose route has quickack 1
     near: Socket  # of the middle towards the client, if it relays
     far: Socket  # of the middle towards the server
     chunk: int  # bytes a relay reads at most
-    lanes: list[list[int]]  # connections that follow each other, by number, in each of the client's threads
+    lanes: list[list[int]]  # for each client thread its connections, one after the other, by number
     connections: list[Connection]
-    noise: bool  # a program that computes half of the time
+    noise: bool  # whether a program computes half of the time
 
 
 def plan_of(known: dict[str, Any]) -> Plan:
-    """What asdict() made of a plan, and JSON carried."""
+    """A plan from its asdict() form in JSON."""
     connections = [
         Connection(Socket(**one.pop("client")), Socket(**one.pop("server")), **one)
         for one in known.pop("connections")
@@ -153,7 +153,7 @@ def _path(r: random.Random) -> Path:
 
 
 def _unsteady(path: Path, r: random.Random) -> Path:
-    """A path whose delay depends on when a packet passes, or on its connection."""
+    """A path whose delay depends on the time a packet passes, or on its connection."""
     path = replace(path, kind="wire", mtu=min(path.mtu, 1500))
     match r.choice(["radio", "radio", "queue", "longer", "far"]):
         case "radio":
@@ -167,20 +167,20 @@ def _unsteady(path: Path, r: random.Random) -> Path:
 
 
 def _short(path: Path, r: random.Random) -> Path:
-    """A path of 0.1 to 0.6 ms that varies as much, as between virtual machines; wire.py alone takes 0.1."""
+    """A path of 0.1 to 0.6 ms that varies by as much, as between virtual machines; wire.py alone takes 0.1."""
     delay_us = r.choice([0, 0, 5, 10, 20, 40, 80])
     jitter_us = r.choice([0, 5, 20, 50, 100])
     return replace(path, kind="wire", mtu=min(path.mtu, 1500), delay_us=delay_us, jitter_us=jitter_us)
 
 
 def _repeats(path: Path, r: random.Random) -> Path:
-    """A path on which some frames take longer by the same time, and those behind them wait."""
+    """A path on which some frames take longer, all by the same time, and the frames behind them wait."""
     again_us, again_share = r.choice([8000, 12_000, 20_000, 40_000]), r.choice([0.02, 0.05, 0.1, 0.2])
     return replace(path, kind="wire", mtu=min(path.mtu, 1500), again_us=again_us, again_share=again_share)
 
 
 def _settings(r: random.Random) -> dict[str, list[str]]:
-    """The sysctls of each role's namespace; a setting that only one end has is as good as off."""
+    """The sysctls of each role's namespace; a setting that only one end has is effectively off."""
     settings: dict[str, list[str]] = {}
     for role in ("client", "middle", "server"):
         own = [f"net.ipv4.tcp_congestion_control={r.choice(['reno', 'reno', 'bbr'])}"]
@@ -212,7 +212,7 @@ def _socket(r: random.Random) -> Socket:
 def _connection(
     b: random.Random, r: random.Random, rtt_ms: float, budget: float, chain: bool, two: bool
 ) -> Connection:  # fmt: skip
-    """``b`` draws what connections may have in common, ``r`` what each has for itself."""
+    """``b`` draws what connections may have in common, ``r`` what each connection has separately."""
     client, server = _socket(b), _socket(b)
     if r.random() < 0.15:  # one of the pool is different
         r.choice([client, server]).nodelay ^= 1
@@ -228,7 +228,7 @@ def _connection(
 
 
 def _toggle(b: random.Random, script: Steps) -> None:
-    """TCP_NODELAY changes while the connection lives."""
+    """Change TCP_NODELAY while the connection is open."""
     if b.random() < 0.08 and len(script) > 4:
         script.insert(b.randrange(len(script)), ["nodelay", int(b.random() < 0.7)])
 
@@ -238,16 +238,16 @@ def _toggle(b: random.Random, script: Steps) -> None:
 
 @dataclass
 class Message:
-    """How one end says something: in how many writes, how large, and what it does between them."""
+    """How one end sends a message: in how many writes, how large, and what it does between them."""
 
     sizes: list[int]
-    varies: bool  # the sizes are others each time
+    varies: bool  # whether sizes differ each time
     between: str
     pause_us: int
     packed: str  # "", "cork" or "more"
 
     def steps(self, r: random.Random) -> tuple[Steps, list[int]]:
-        """What the writer does, and the sizes."""
+        """The writer's steps, and the sizes."""
         sizes = [max(1, round(size * r.uniform(0.3, 1.5))) for size in self.sizes] if self.varies else self.sizes
         steps: Steps = [["cork", 1]] if self.packed == "cork" else []
         for number, size in enumerate(sizes):
@@ -292,7 +292,7 @@ def _size(b: random.Random) -> int:
 
 
 def _think(b: random.Random) -> tuple[float, bool]:
-    """Milliseconds, and whether random."""
+    """A pause in milliseconds, and whether it is random."""
     return b.choice([0, 0, 0.3, 2, 10, 30, 60, 150]), b.random() < 0.5
 
 
@@ -306,7 +306,7 @@ class Answer:
 
 
 def _answers_of(b: random.Random, first: Answer, two: bool) -> Callable[[random.Random], Answer]:
-    """Which answer comes next; the other one each time, by chance, or seldom."""
+    """Which answer comes next: alternating, at random, or the second one rarely."""
     if not two:
         return lambda _: first
     other = Answer(_message(b, [35, 35, 15, 10, 5]), *_think(b))
@@ -369,7 +369,7 @@ def _sleep(r: random.Random, ms: float, random_: bool) -> Steps:
 
 
 def _stream(b: random.Random, r: random.Random, budget: float) -> tuple[list[Steps], list[Steps]]:
-    """One end sends messages of its own accord, the other reads, and says something now and then."""
+    """One end sends messages unasked; the other reads, and sends something now and then."""
     message, (gap, is_random) = (
         _message(b, [70, 20, 5, 3, 2]),
         b.choice([(0.2, 1), (1, 0), (5, 1), (20, 1), (50, 0), (80, 1)]),
@@ -391,7 +391,7 @@ def _stream(b: random.Random, r: random.Random, budget: float) -> tuple[list[Ste
 
 
 def _duplex(b: random.Random, r: random.Random, budget: float) -> tuple[list[Steps], list[Steps]]:
-    """Both ends send messages of their own accord."""
+    """Both ends send messages unasked."""
     scripts: list[Steps] = []
     totals: list[int] = []
     for _ in range(2):

@@ -1,7 +1,7 @@
 """The programs of a conversation: `ends.py client|server|middle|database PLAN ADDRESS [NEXT-ADDRESS]`.
 
-Each says on standard output, as JSON, what it did to each socket and when: {"HOP END PORT": rows}, where HOP is
-"front" or "back", END "client" or "server", and PORT the client's, which tells the connections apart. A row has
+Each prints on standard output, as JSON, what it did to each socket and when: {"HOP END PORT": rows}, where HOP is
+"front" or "back", END "client" or "server", and PORT the client's, which identifies the connection. A row has
 
     before, after    the time of the call, ns (CLOCK_REALTIME, as in the captures)
     end              bytes written so far
@@ -51,7 +51,7 @@ class Stream:
             sock.setsockopt(socket.IPPROTO_TCP, TCP_DELACK_MAX_US, options.delack_us)
 
     def follow(self, steps: Steps) -> None:
-        """Do all that."""
+        """Follow these steps."""
         for step in steps:
             self._do(step)
 
@@ -89,7 +89,7 @@ class Stream:
         self._note(before, 0)
 
     def write(self, data: bytes, more: int = 0) -> None:
-        """Write it; what the buffer has no room for later, with a row for each part."""
+        """Write it; the part that does not fit into the buffer follows later, with a row for each part."""
         flags = socket.MSG_DONTWAIT | (socket.MSG_MORE if more else 0)
         with self._writing:
             while data:
@@ -119,7 +119,7 @@ class Stream:
             size -= len(self.read(min(size, AT_ONCE)))
 
     def read(self, most: int) -> bytes:
-        """What has come; raises ConnectionError at the end."""
+        """Data that has come; raises ConnectionError at the end."""
         data = self._sock.recv(most)
         if self._always:
             self._do(["quickack", 1])
@@ -135,7 +135,7 @@ class Stream:
         self._sock.close()
 
     def copy(self, other: "Stream", chunk: int) -> None:
-        """Write to the other what comes here, until the end."""
+        """Write to the other stream what comes here, until the end."""
         try:
             while True:
                 other.write(self.read(chunk))
@@ -144,7 +144,7 @@ class Stream:
 
 
 def together(tasks: list[Callable[[], None]]) -> None:
-    """Each in a thread of its own, the first in this one."""
+    """Run each in a thread of its own, the first in this one."""
     threads = [threading.Thread(target=task, daemon=True) for task in tasks[1:]]
     for thread in threads:
         thread.start()
@@ -169,7 +169,7 @@ def connect(address: str, port: int, own_port: int, options: Socket) -> socket.s
 
 
 def prepare(sock: socket.socket, options: Socket) -> None:
-    """What is set before there is a connection."""
+    """Set the options that are set before connecting."""
     for level, name, value in (
         (socket.SOL_SOCKET, socket.SO_SNDBUF, options.sndbuf),
         (socket.SOL_SOCKET, socket.SO_RCVBUF, options.rcvbuf),
@@ -182,7 +182,7 @@ def prepare(sock: socket.socket, options: Socket) -> None:
 
 
 def client(plan: Plan, address: str) -> Logs:
-    """Every lane in a thread of its own."""
+    """Run every lane in a thread of its own."""
     logs: Logs = {}
 
     def lane(numbers: list[int]) -> None:
@@ -217,7 +217,7 @@ def serve(plan: Plan, address: str, port: int, sockets: list[Socket], session: S
 
 
 def server(plan: Plan, address: str, hop: str, upstream: str) -> Logs:
-    """The server; with ``upstream`` it has a connection to a database for each of its own."""
+    """The server; with ``upstream`` it has a connection to a database for each of its connections."""
     logs: Logs = {}
 
     def session(sock: socket.socket, number: int) -> None:
@@ -270,7 +270,7 @@ def middle(plan: Plan, address: str, upstream: str) -> Logs:
 
 
 def main(role: str, plan: Plan, address: str, upstream: str = "") -> Logs:
-    """What that role logs."""
+    """Run that role; returns its log."""
     match role:
         case "client":
             return client(plan, address)

@@ -1,4 +1,4 @@
-"""The frames of a capture that tcpdump wrote, and the TCP segments in them; only Python's own library."""
+"""The frames of a capture that tcpdump wrote, and their TCP segments; uses only Python's own library."""
 
 import gzip
 import struct

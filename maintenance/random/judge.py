@@ -1,4 +1,4 @@
-"""Judge the analyzer by random conversations: `judge.py FOLDER [--json FILE]`; record_random.py made them.
+"""Judge the analyzer by random conversations, made by record_random.py: `judge.py FOLDER [--json FILE]`.
 
 Per capture: right, few (INCONCLUSIVE: fewer than ten exchanges), unsure (INCONCLUSIVE or INVALID for another
 reason), either (the truth is doubtful: not counted), partly (STALL, and what is missing is said to be open), or one
@@ -6,7 +6,7 @@ of the mistakes:
 
     false      STALL where nothing was held
     missed     CLEAN where it was
-    accused    STALL, and rightly so, but an end is among those that held whose kernel held nothing
+    accused STALL, and rightly so, but an end whose kernel held nothing is among those that held
     count      STALL, but too many or too few at an end: more than 2, and more than 5 % off
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from nagle_lab.diagnosis.analysis import analyze
 
-STALLS = 3  # so many make a STALL; one or two may be one
+STALLS = 3  # so many holds are a STALL; one or two may be
 OFF, OFF_SHARE = 2, 0.05
 PORTS = {7000: "front", 8000: "back"}  # a server's port → its hop
 LOSSY = "lossy"  # a capture that lacks frames is not counted
@@ -34,7 +34,7 @@ Known = dict[str, tuple[int, int]]  # end → how many segments it held, at leas
 
 
 def known(truth: dict[str, Any], position: str, begins: int) -> Known:
-    """What is true of a capture that begins then."""
+    """The truth about a capture that begins at that time."""
     hops = truth["hops"][position]
     found = {}
     for end, holds in truth["ends"].items():
@@ -59,7 +59,7 @@ def judge(path: Path) -> dict[str, Any]:
     result = json.loads(analyze(path).to_json())
     ends = known(truth, position, first_time(path) if disturbance == "late" else 0)
     said: Counter[str] = Counter()
-    for stall in result["stalls"]:  # by ports, for without a handshake the roles may be confused
+    for stall in result["stalls"]:  # by ports, because without a handshake the roles may be confused
         holder, delayer = (stall[end]["port"] for end in ("held_by", "delayed_by"))
         said[f"{PORTS[holder]} server" if holder in PORTS else f"{PORTS[delayer]} client"] += 1
     verdict, is_open = result["verdict"], sum(result["quality"]["unresolved"].values())
@@ -74,7 +74,7 @@ def judge(path: Path) -> dict[str, Any]:
 
 
 def worth(verdict: str, said: Counter[str], ends: Known, disturbance: str, is_open: int) -> str:
-    """What the verdict is worth; so many candidates were left open."""
+    """How right the verdict is; so many candidates were left open."""
     least, most = (sum(numbers) for numbers in zip(*ends.values(), strict=True))
     if most > 0 and least < STALLS:
         return "either"
@@ -89,7 +89,7 @@ def worth(verdict: str, said: Counter[str], ends: Known, disturbance: str, is_op
 
 
 def worth_of_count(said: Counter[str], ends: Known, is_open: int) -> str:
-    """What the numbers of stalls are worth; so many candidates were left open."""
+    """How right the numbers of stalls are; so many candidates were left open."""
     missing = 0
     for end, (low, high) in ends.items():
         if said[end] > high + max(OFF, high * OFF_SHARE):
@@ -100,7 +100,7 @@ def worth_of_count(said: Counter[str], ends: Known, is_open: int) -> str:
 
 
 def main(folder: Path, into: Path | None) -> None:
-    """Print the mistakes, what is unsure, and the totals."""
+    """Print the mistakes, the unsure verdicts, and the totals."""
     paths = sorted(folder.glob("*/*.pcap.gz"))
     with ProcessPoolExecutor(2) as pool:
         judged = list(pool.map(judge, paths, chunksize=8))

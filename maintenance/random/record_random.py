@@ -1,8 +1,9 @@
 """Record random conversations, as root: `record_random.py FOLDER FIRST LAST [--jobs N]`, of the seeds FIRST to LAST.
 
-Each runs in network namespaces of its own, removed afterwards: draw.py says what, ends.py does it, tcpdump records at
-each end and in the middle, truth.py says what is true. FOLDER/SEED/ then holds plan.json, calls.json.gz (the log), a
-capture for each position, one of them disturbed (disturb.py) in half of the conversations, and truth.json.
+Each runs in network namespaces of its own, removed afterwards: draw.py draws the plan, ends.py executes it, tcpdump
+records at each end and in the middle, and truth.py derives the truth. FOLDER/SEED/ then holds plan.json,
+calls.json.gz (the log), a capture for each position, one of them disturbed (disturb.py) in half of the conversations,
+and truth.json.
 """
 
 import argparse
@@ -28,8 +29,8 @@ from wire import Wire
 
 HERE = Path(__file__).parent
 WIRE = HERE.parent / "recorder" / "wire.py"
-TIMEOUT_S = 30  # of the programs
-QUIET_S = 0.4  # after them: their last ACKs
+TIMEOUT_S = 30  # time limit of the programs
+QUIET_S = 0.4  # time after them, for their last ACKs
 ATTEMPTS = 3
 NETS = {False: ("10.77.0.{}", "10.78.0.{}", 24), True: ("fd77::{}", "fd78::{}", 64)}
 # A program that computes half of the time
@@ -43,10 +44,10 @@ while True:
 
 @dataclass
 class Network:
-    """Where everything is: the namespace of each role, its address, and the places to capture at."""
+    """The network of a conversation: the namespace of each role, its address, and the capture points."""
 
     namespaces: dict[str, str]
-    addresses: dict[str, str]  # of who is asked there: "front", "back"
+    addresses: dict[str, str]  # of the server on each hop: "front", "back"
     places: dict[str, Place]
 
 
@@ -94,7 +95,7 @@ def network(plan: Plan, tag: str) -> Iterator[Network]:
 
 
 def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str, places: dict[str, Place]) -> None:
-    """The path between the client and what it asks, perhaps with a delay."""
+    """Make the path between the client and the server it asks, perhaps with a delay."""
     front = NETS[plan.ipv6][0]
     if plan.path.kind == "wire":
         wire = f"random-wire-{tag}"
@@ -120,7 +121,7 @@ def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str,
 
 
 def wire_of(plan: Plan) -> Wire:
-    """The path between the client and what it asks."""
+    """Make the path between the client and the server it asks."""
     named = {field.name for field in fields(Wire)}
     return Wire(lost_first=5, **{name: value for name, value in asdict(plan.path).items() if name in named})
 
@@ -186,7 +187,7 @@ def disturb(seed: int, folder: Path, positions: list[str]) -> None:
 
 
 def attempt(folder: Path, seed: int) -> str:
-    """Record until nothing is lost, a few times at most; returns the problem."""
+    """Record until nothing is lost, at most a few times; returns the problem."""
     problem = ""
     for _ in range(ATTEMPTS):
         try:
@@ -194,7 +195,7 @@ def attempt(folder: Path, seed: int) -> str:
         except (SystemExit, subprocess.SubprocessError, ValueError, OSError) as failure:
             problem = f"{seed}: {failure!r:.300}"
             if isinstance(failure, subprocess.TimeoutExpired):
-                break  # both ends write, and none reads: that happens again
+                break  # both ends write, and none reads: this would happen again
         else:
             return ""
     for path in (folder / str(seed)).iterdir():

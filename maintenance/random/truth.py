@@ -1,7 +1,7 @@
-"""What is true of a conversation: which segments the kernel held until a delayed ACK came.
+"""The truth about a conversation: which segments the kernel held until a delayed ACK came.
 
-It follows from the log of the programs (ends.py) and the undisturbed captures at both ends of a connection, whose
-clock is the same; no analyzer has a say in it. A segment was held for certain when
+It follows from the log of the programs (ends.py) and the undisturbed captures at both ends of a connection, which
+have the same clock; no analyzer is involved. A segment was held for certain when
 
 - after its first byte was written, the kernel said that it had not sent it (tcpi_notsent_bytes),
 - neither TCP_NODELAY nor TCP_CORK nor MSG_MORE was set from then on, the congestion window and the peer's window had
@@ -10,9 +10,9 @@ clock is the same; no analyzer has a say in it. A segment was held for certain w
 - that ACK is pure, and left the peer 20 ms or more after all that it acknowledges had arrived there;
 - and it was held for 5 ms or longer.
 
-Where one of these is doubtful the segment may count or not. So it is where its ACK was late by 4 to 22 ms: a short
-timer, or a program that read late. What happened with TCP_NODELAY set all the time, or whose ACK was not late, is no
-stall for certain.
+If one of these is doubtful, the segment may count or not. That includes an ACK that was late by 4 to 22 ms: a short
+timer, or a program that read late. With TCP_NODELAY set all the time, or without a late ACK, a segment is certainly
+not a stall.
 
 `truth.py FOLDER…` writes truth.json of recorded conversations again.
 """
@@ -28,8 +28,11 @@ from pathlib import Path
 from frames import ACK, SYN, Segment, read, segment
 
 MS = 1_000_000  # ns
-LATE, HELD = (4 * MS, 22 * MS), (MS // 10, 5 * MS)  # below: certainly not; above: certainly; in between: doubtful
-BEHIND = 1 * MS  # a segment leaves within that of the ACK that lets it go; a busy machine takes so long
+LATE, HELD = (
+    (4 * MS, 22 * MS),
+    (MS // 10, 5 * MS),
+)  # below the first certainly not, above the second certainly, in between doubtful
+BEHIND = 1 * MS  # a segment leaves so soon after the ACK that releases it, even on a busy machine
 FRONT_PORT, BACK_PORT = 7000, 8000
 PORTS = {"front": FRONT_PORT, "back": BACK_PORT}
 
@@ -60,7 +63,7 @@ class Half:
     acks: list[tuple[int, int, int]] = field(default_factory=list)  # of the other end: time, acknowledged, size
 
     def new(self) -> list[tuple[int, int, int]]:
-        """Without what was sent again."""
+        """The data without retransmissions."""
         found, edge = [], 0
         for at, first, end in self.data:
             if end > edge:
@@ -69,7 +72,7 @@ class Half:
         return found
 
     def in_sequence(self) -> list[tuple[int, int]]:
-        """When all before which byte was there: rcv_nxt at the peer, where that is the capture of the peer."""
+        """Times at which all data up to a byte had arrived: the peer's rcv_nxt, if the capture is the peer's."""
         found, edge, waiting = [], 0, list[tuple[int, int]]()
         for at, first, end in self.data:
             waiting.append((first, end))
@@ -93,7 +96,7 @@ class Half:
 
 
 def halves(segments: list[Segment], server_port: int) -> dict[tuple[int, str], Half]:
-    """(the client's port, who sends) → what is seen of it."""
+    """(the client's port, who sends) → that half of the connection."""
     found: dict[tuple[int, str], Half] = {}
     for one in segments:
         if server_port not in (one.source, one.target):
@@ -113,7 +116,9 @@ def halves(segments: list[Segment], server_port: int) -> dict[tuple[int, str], H
 
 
 def holds(rows: list[Row], here: Half, there: Half) -> list[Hold]:
-    """Every segment held until an ACK that was late, or nearly; the log and the capture of its sender, the peer's."""
+    """Every segment held until an ACK that was late, or nearly late; from the log and the capture of its sender, and
+    the peer's capture.
+    """
     found: list[Hold] = []
     sent, acks = here.new(), here.advances()
     ack_times = [at for at, _, _ in acks]
@@ -150,7 +155,7 @@ def doubt(
     segment: tuple[int, int, int],
     ack_at: int,
 ) -> str | None:
-    """Why it is doubtful that Nagle's algorithm held the segment until that ACK; "": it did; None: it did not."""
+    """Why it is doubtful that Nagle's algorithm held the segment until that ACK; "" if it did; None if it did not."""
     left, first, end = segment
     during = [row for row in rows[wrote:] if row[0] < left]
     _, after, total, unsent, unacked, cwnd, window, mss, _, _, _ = rows[wrote]
@@ -160,7 +165,7 @@ def doubt(
     una_left = max((acked for _, acked, _ in earlier), default=0)
     small = [last for _, start, last in before if last > una_left and (last - start) % mss]
     if left - ack_at > BEHIND:
-        return None  # something else let it go
+        return None  # something else released it
     reasons = {
         "options changed": any(row[8] or row[9] or row[10] for row in during),
         "congestion window": unacked >= cwnd,
@@ -195,7 +200,7 @@ def truth(logs: dict[str, list[Row]], ends: dict[str, dict[str, Path]]) -> dict[
 
 
 def hops_seen(positions: Iterable[str], middle: str) -> dict[str, list[str]]:
-    """Position → the hops in its view."""
+    """Position → the hops that its capture shows."""
     both = ["front", "back"] if middle else ["front"]
     seen = {"lo": both, "any": both, "client": ["front"], "wire": ["front"], "middle": ["front"], "back": ["back"]}
     seen["server"] = both[-1:]
@@ -217,7 +222,7 @@ def captures_at_ends(folder: Path, positions: Collection[str], middle: str) -> d
 
 
 def tell(folder: Path) -> None:
-    """Write truth.json: what the captures in a folder show, and who held what."""
+    """Write truth.json: what the captures in a folder show, and which end held which segments."""
     middle = json.loads((folder / "plan.json").read_text())["middle"]
     positions = [path.name.split(".")[0] for path in folder.glob("*.pcap.gz") if "+" not in path.name]
     with gzip.open(folder / "calls.json.gz") as file:

@@ -1,14 +1,14 @@
-"""How long a sender's TCP held each segment, from the log of its writes alone; only Python's own library.
+"""How long a sender's TCP held each segment, from the log of its writes alone; uses only Python's own library.
 
-The recorder needs it where nagle-lab is not installed, and so do the tests. programs.py has the columns of the log.
+The recorder needs it without nagle-lab installed, and the tests need it, too. programs.py has the columns of the log.
 """
 
 from collections.abc import Iterator
 
 MS = 1_000_000  # ns
 
-# A segment was held behind a delayed ACK when it stayed in its sender's TCP (not held, it leaves in microseconds),
-# left right behind the ACK of what was sent before it, and that ACK took longer than its path by half of the shortest
+# A segment was held behind a delayed ACK if it stayed in its sender's TCP (otherwise it leaves in microseconds), #
+# left right behind the ACK of the data before it, and that ACK took longer than its path by half of the shortest #
 # delayed-ACK timer. All three by the sending socket's own timestamps.
 HELD = 100_000  # ns
 BEHIND_THE_ACK = 1 * MS
@@ -18,10 +18,10 @@ LATE = 20 * MS
 def holds_of(writes: list[list[int]], path: int, late: int) -> Iterator[tuple[int, int]]:
     """The end of each segment that one end of a connection wrote, and how long it was held, ns.
 
-    An ACK is late, where it takes longer than ``path`` by more than ``late``, both ns.
+    An ACK is late if it takes longer than ``path`` by more than ``late``, both ns.
 
-    A segment carries several writes when the later ones were written while the earlier was held: the kernel has one
-    time for all of them, and the segment was held since the first.
+    A segment carries several writes if the later ones were written while the first was held: the kernel has one time
+    for all of them, and the segment was held since the first.
     """
     before_left = before_acked = 0
     oldest = None

@@ -1,12 +1,12 @@
 """The programs of a case: `programs.py server|client|origin CASE ADDRESS PORT [INDEX]`.
 
-Each says on standard output, as JSON, what it wrote and when: for each connection its ports, the time t0 (of
+Each prints on standard output, as JSON, what it wrote and when: for each connection its ports, the time t0 (of
 CLOCK_REALTIME, ns) and the rows [end, bytes, send, sched, again, ack, free]. `end` is counted from the connection's
 first byte; the times are ns after t0:
 
     send    just before send()
     sched   the kernel let the write's last byte leave TCP for the queue of the interface (SO_TIMESTAMPING, TX_SCHED)
-    again   the same for the last time: later than sched when the segment was sent again
+    again   the same for the last transmission: later than sched if the segment was retransmitted
     ack     that byte was acknowledged (TX_ACK)
     free    1 when Nagle's algorithm could not hold the write: TCP_NODELAY, or a window that had no room for it
 
@@ -68,7 +68,7 @@ class Stream:
         self._credit: socket.socket | None = None
         self._random = random.Random(case.name)
         self._sent = 0
-        self._ahead = 0  # bytes read of what the next Read wants
+        self._ahead = 0  # bytes already read for the next Read
         self._kind = 0
         self._writes: list[tuple[int, int, int, int]] = []
         self._times: dict[tuple[int, int], int] = {}  # (end of a write, what happened)
@@ -78,7 +78,7 @@ class Stream:
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, SOFTWARE | OPT_ID | TX_SCHED | TX_ACK | OPT_TSONLY)
 
     def exchange(self, kind: int | None) -> None:
-        """One exchange of this program; where the kind is not known, the first byte that comes says it."""
+        """Run one exchange of this program; if its kind is not known, the first byte that comes says it."""
         if kind is None and self._case.kinds:
             kind = self._sock.recv(1)[0]
             self._ahead = 1
@@ -86,7 +86,7 @@ class Stream:
         self.turn(self._case.steps(self._kind, self._end))
 
     def turn(self, steps: tuple[Step, ...]) -> None:
-        """Do all that, and collect the times of it."""
+        """Do these steps, and collect their times."""
         self._do(steps)
         for stream in (self, self._upstream):
             if stream:
@@ -176,7 +176,7 @@ class Stream:
         self._read(left)
 
     def _chat(self, chat: Chat) -> None:
-        """Write each message at its time, and read what comes as soon as it comes."""
+        """Write each message at its time, and read incoming data at once."""
         own, other = (chat.messages(self._case.name, end) for end in (self._end, PEERS[self._end]))
         left, due = sum(size for _, size in other), time.monotonic()
         poll = select.poll()
@@ -193,7 +193,7 @@ class Stream:
         self._read(left)
 
     def _collect_times(self) -> None:
-        """Read what the kernel has put into the socket's error queue: the times of the writes."""
+        """Read the times of the writes from the socket's error queue."""
         while True:
             try:
                 _, parts, _, _ = self._sock.recvmsg(0, 512, MSG_ERRQUEUE | socket.MSG_DONTWAIT)
@@ -292,7 +292,7 @@ def _credit_listener(case: Case, host: str) -> socket.socket:
 
 
 def ask(case: Case, address: tuple[str, int], index: int) -> dict[str, list[Log]]:
-    """Make the case's exchanges, of one of its client programs."""
+    """Make the exchanges of one of the case's client programs."""
     family = socket.AF_INET6 if case.ipv6 else socket.AF_INET
     logs: list[Log] = []
     for kinds in case.programs[index]:

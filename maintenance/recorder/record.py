@@ -2,11 +2,11 @@
 
 With --families, record those instead.
 
-Each case runs in network namespaces of its own, which are removed afterwards: two programs (programs.py, told what to
-do by cases.py and families.py) on a veth pair, or on a relayed path with a delay (wire.py). tcpdump runs at the
-server, at the client and in the middle of a relayed path. A recording of a family whose log of writes contradicts its
-truth is made again, three times at most: a busy machine can do that, and no analyzer has a say in it. Needs iproute2,
-tcpdump and chrt (util-linux); only Python's own library.
+Each case runs in network namespaces of its own, which are removed afterwards: two programs (programs.py, with the
+steps in cases.py and families.py) on a veth pair, or on a relayed path with a delay (wire.py). tcpdump runs at the
+server, at the client and in the middle of a relayed path. If the log of writes of a family's recording contradicts
+its truth, which a busy machine can cause, it is recorded again, at most three times; no analyzer is involved. Needs
+iproute2, tcpdump and chrt (util-linux); only Python's own library.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from wire import Wire
 HERE = Path(__file__).parent
 CAPTURES = HERE.parents[1] / "captures"
 
-HELD_MS = 4  # a segment held for less makes no stall; an ACK that much later than its path is a late one
-STALLS = 3  # so many held segments make a STALL
+HELD_MS = 4  # a shorter hold is no stall; an ACK so much later than its path is late
+STALLS = 3  # so many held segments are a STALL
 ATTEMPTS = 4
 TIMEOUT_S = 60  # of the programs
 Logs = dict[str, list[dict[str, Any]]]  # end → its connections
 ROUTER = "10.77.0.254"
-QUIET_S = 0.3  # after the programs have ended: their last ACKs
+QUIET_S = 0.3  # time after the programs have ended, for their last ACKs
 
 
 def ip(*arguments: str) -> None:
@@ -70,7 +70,7 @@ def namespace(end: str) -> Iterator[str]:
 
 @contextmanager
 def running(command: list[str], said: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that has said ``said`` on standard output or error."""
+    """A process that has printed ``said`` on standard output or error."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         heard: list[str] = []
@@ -101,7 +101,7 @@ class Place:
 
 
 class ContradictionError(Exception):
-    """The log of the writes does not agree with the truth that the table declares."""
+    """The log of the writes contradicts the truth that the table declares."""
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def bridge(middle: str) -> None:
 
 
 def router(middle: str, mtu: int) -> None:
-    """A router between the ends, which passes on no larger packets to the client."""
+    """A router between the ends, which forwards no larger packets to the client."""
     for device, end in (("m0", "client"), ("m1", "server")):
         ip("-n", middle, "link", "set", device, "up")
         ip("-n", middle, "address", "add", f"{ROUTER}/32", "dev", device)
@@ -207,7 +207,7 @@ def sysctl(namespace: str, setting: str) -> None:
 
 @contextmanager
 def capturing(place: Place, file: Path) -> Iterator[None]:
-    """tcpdump at one place; on leaving, it is stopped and must have written all it received."""
+    """Run tcpdump at one place; at the end it is stopped, and must have written everything it received."""
     command = inside(place.namespace, "tcpdump", "-n", "-p", "-Z", "root", "-i", place.interface, "-s", "128",
                      "-B", "4096", "--immediate-mode", "--time-stamp-precision=nano", "-w", str(file),
                      *place.filter.split())  # fmt: skip
@@ -238,17 +238,17 @@ def record(case: Case, folder: Path) -> None:
 
 
 def record_family(case: Case, folder: Path) -> None:
-    """Record until the log agrees with the table, a few times at most."""
+    """Record until the log agrees with the table, at most a few times."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return record(case, folder)
-        except (ContradictionError, SystemExit) as problem:  # or tcpdump has lost packets
+        except (ContradictionError, SystemExit) as problem:  # or tcpdump lost packets
             print(f"{case.name}, attempt {attempt}: {problem}", flush=True)
     raise SystemExit(f"{case.name}: the log contradicts the table each time")
 
 
 def run_programs(case: Case, namespaces: dict[str, str]) -> Logs:
-    """What all programs, each in the namespace of its role, say they wrote."""
+    """Run all programs, each in the namespace of its role; returns their logs."""
     address = ADDRESSES[case.ipv6]["server"]
     with ExitStack() as stack:
         programs = []
@@ -279,7 +279,7 @@ def truth(case: Case) -> dict[str, object]:
 
 
 def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, object]:
-    """The contents of truth.json, of a family; raises ContradictionError where the log says otherwise."""
+    """The contents of truth.json for a family; raises ContradictionError if the log contradicts it."""
     if case.acks_at_once and (slowest := slowest_ack(logs)) > case.longest_path_ms + HELD_MS:
         raise ContradictionError(f"an ACK took {slowest:.1f} ms, the path at most {case.longest_path_ms} ms")
     exchanges = sum(len(connection) for program in case.programs for connection in program)
@@ -298,7 +298,7 @@ def truth_of_family(case: Case, logs: Logs, positions: list[str]) -> dict[str, o
 
 
 def slowest_ack(logs: Logs) -> float:
-    """The longest that any write waited for its ACK, ms."""
+    """The longest time that a write waited for its ACK, ms."""
     rows = [row for connections in logs.values() for log in connections for row in log["writes"]]
     return max((acked - left for *_, left, acked, _ in rows if left and acked), default=0) / MS
 
@@ -316,7 +316,7 @@ def held(case: Case, logs: Logs, ports: tuple[int, ...]) -> dict[str, list[float
 
 
 def truth_at(case: Case, position: str, found: dict[str, list[float]]) -> dict[str, object]:
-    """What is true of one capture, by the log; raises ContradictionError where the table says otherwise."""
+    """The truth about one capture, by the log; raises ContradictionError if the table contradicts it."""
     stalls = {end: sum(hold >= HELD_MS for hold in holds) for end, holds in found.items()}
     declared = case.held_in_view if position == "both" else case.held_by
     for end, count in stalls.items():

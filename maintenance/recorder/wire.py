@@ -28,16 +28,16 @@ class Wire:
 
     Attributes
     ----------
-    delay_us, jitter_us : each comes so much later, and a random time up to that
+    delay_us, jitter_us : each frame comes so much later, plus a random time up to the jitter
     lost_every, lost_first : new data segments towards the client are counted from 0, and of these ``lost_first``,
         ``lost_first`` + ``lost_every`` … are lost between the middle and the client; 0: none is
     later_us : the delay from the 20th frame on; 0: as before
-    queue_us : what a queue adds at most, which fills and empties every 1.7 s
+    queue_us : the most that a queue adds, which fills and empties every 1.7 s
     still_us, period_us : nothing moves for so long at the beginning of each period
-    kbit_s : what the link between client and middle carries each way, and what comes meanwhile waits; 0: anything
-    far_us : connections with an odd client port have so much more delay (the other port is even)
-    again_us, again_share : this share of the frames takes so much longer, as on a link that repeats what it lost;
-        those behind them wait
+    kbit_s : the rate of the link between client and middle each way; frames that come meanwhile wait; 0: no limit
+    far_us : additional delay of connections with an odd client port (the server's port is even)
+    again_us, again_share : this share of the frames takes so much longer, as on a link that repeats lost frames; the
+    frames behind them wait
     """
 
     delay_us: int
@@ -66,10 +66,10 @@ class Losses:
 
     def __init__(self, every: int, first: int) -> None:
         self._every, self._first = every, first
-        self._seen: set[tuple[bytes, bytes]] = set()  # port and sequence number: a second time is a retransmission
+        self._seen: set[tuple[bytes, bytes]] = set()  # port and sequence number: a repeated pair is a retransmission
 
     def lose(self, frame: bytes) -> bool:
-        """Count this frame, and say whether it is lost."""
+        """Count this frame, and return whether it is lost."""
         if not self._every or frame[12:14] != IPV4 or frame[ETHERNET + 9] != TCP:
             return False
         tcp = ETHERNET + (frame[ETHERNET] & 15) * 4
@@ -87,13 +87,13 @@ FIRST_FRAMES = 20 * 2  # each passes twice
 
 
 def queue(longest_ns: int) -> int:
-    """What the queue adds now."""
+    """The delay that the queue adds now."""
     phase = time.monotonic_ns() % QUEUE_PERIOD / QUEUE_PERIOD
     return round(longest_ns * (1 - abs(2 * phase - 1)))
 
 
 def after_still(due: int, still_ns: int, period_ns: int) -> int:
-    """When a frame arrives that would arrive at ``due``, if nothing moves at the beginning of each period."""
+    """The arrival of a frame due at ``due``, if nothing moves at the beginning of each period."""
     phase = due % period_ns
     return due - phase + max(phase, still_ns)
 
@@ -114,7 +114,7 @@ def relay(path: Wire) -> None:
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)  # wake at the time asked for, not 50 µs later
     print("ready", flush=True)
     under_way: list[tuple[int, int, int, bytes]] = []
-    latest: dict[tuple[int, bool], int] = {}  # when the last frame on the way to each device is due there
+    latest: dict[tuple[int, bool], int] = {}  # when the last frame under way to each device is due
     count = 0
     while True:
         wait = max(0, under_way[0][0] - time.monotonic_ns()) / 1e9 if under_way else None

@@ -1,1 +1,1 @@
-"""The soak: the same runs again and again, on a machine kept busy and on one left alone."""
+"""The soak: the same runs repeated on a busy and on an otherwise idle machine."""

@@ -1,4 +1,4 @@
-"""The command: the same runs again and again, on a machine left alone and on one kept busy."""
+"""The command: the same runs repeated on an otherwise idle and on a busy machine."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ from soak.pressure import pressure
 from soak.table import markdown, show_soak
 
 _LOG = "soak.jsonl"
-_ENOUGH = 3  # runs in a row without a verdict: something is the matter with the lab itself
+_ENOUGH = 3  # runs in a row without a verdict: something is wrong with the lab itself
 _RUN = [sys.executable, "-c", "from nagle_lab.cli.main import main; main()", "run"]
 
 
@@ -76,9 +76,9 @@ def run_soak(
     fresh: bool,
     markdown_file: Path | None,
 ) -> Exit:
-    """Make what is left of the soak in the folder ``runs``, print its table, and write it to ``markdown_file``.
+    """Make the remaining runs of the soak in the folder ``runs``, print its table, and write it to ``markdown_file``.
 
-    ``names`` are the scenarios, all where it is empty; ``at_most`` and ``only`` are those of :func:`soak.plan.plan`.
+    ``names`` are the scenarios, all if it is empty; ``at_most`` and ``only`` are those of :func:`soak.plan.plan`.
     """
     require_writable([markdown_file])
     trials = plan(named_scenarios(names), at_most, only)
@@ -108,7 +108,7 @@ def run_soak(
 
 @contextmanager
 def _only_soak(runs: Path) -> Iterator[Path]:
-    """Hold the folder's lock, and clear away what a killed soak left in it."""
+    """Hold the folder's lock, and remove what a killed soak left in it."""
     lock = runs / ".soak.lock"
     try:
         runs.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def _only_soak(runs: Path) -> Iterator[Path]:
 
 
 def _is_over(lock: Path) -> bool:
-    """Whether the run that holds ``lock`` has ended: it outlives a soak that was killed."""
+    """Whether the run that holds ``lock`` has ended, because a run outlives a killed soak."""
     with claimed(lock) as over:
         return over
 
@@ -159,7 +159,9 @@ def _nothing() -> None:
 
 
 def _made(trials: Sequence[Trial], at_once: int, runs: Path) -> Iterator[tuple[Trial, Entry]]:
-    """Make the trials, so many at once, and yield each with what came of it; a signal ends those under way first."""
+    """Make the trials, so many at once, and yield each with its outcome; after a signal, those under way are finished
+    first.
+    """
     children: set[Child] = set()
     with ThreadPoolExecutor(at_once) as pool:
         coming: dict[Future[Entry], Trial] = {pool.submit(_make, trial, runs, children): trial for trial in trials}
@@ -177,7 +179,7 @@ def _made(trials: Sequence[Trial], at_once: int, runs: Path) -> Iterator[tuple[T
 
 
 def _make(trial: Trial, runs: Path, children: set[Child]) -> Entry:
-    """Make one run with the command that people use, in a folder of its own that stays if it is not as expected."""
+    """Make one run with the ordinary command, in a folder of its own that is kept if it is not as expected."""
     folder = Path(tempfile.mkdtemp(prefix="now-", dir=runs))
     child = Child([*_RUN, trial.scenario, trial.variant, "--json", "--runs", str(folder)])
     children.add(child)
@@ -228,14 +230,14 @@ def _entry(trial: Trial, finished: Finished, recorded: Path | None, kept: Path |
 
 
 def _read(folder: Path | None, name: str) -> dict[str, Any]:
-    """A file of JSON in a run folder; empty where the run did not come to it."""
+    """A JSON file in a run folder; empty if the run did not get that far."""
     if folder is None or not (folder / name).exists():
         return {}
     return _json((folder / name).read_text(encoding="utf-8"))
 
 
 def _json(text: str) -> dict[str, Any]:
-    """The object that a run has written; empty where it was killed on the way."""
+    """The object that a run has written; empty if it was killed before."""
     try:
         content: dict[str, Any] = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The runs of a soak, on a machine kept busy and on one left alone, and what came of them."""
+"""The runs of a soak, on a busy and on an otherwise idle machine, and their outcomes."""
 
 import json
 from collections import Counter
@@ -12,12 +12,12 @@ from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.lab.scenarios.scenario import Scenario
 from soak.pressure import PRESSURE
 
-MAIN = "nginx-static"  # the lab of the README, which is run most
+MAIN = "nginx-static"  # the lab of the README, which runs most often
 
 
 @dataclass(frozen=True)
 class Load:
-    """What the machine has to do besides one run: ``pressure`` (see ``soak.pressure``), or more runs ``at_once``."""
+    """The load of the machine besides one run: ``pressure`` (see ``soak.pressure``), or more runs ``at_once``."""
 
     name: str
     pressure: str | None = None
@@ -25,7 +25,7 @@ class Load:
 
     @property
     def alone(self) -> bool:
-        """Whether it has nothing else to do."""
+        """Whether the machine has nothing else to do."""
         return self.pressure is None and self.at_once == 1
 
     @property
@@ -48,16 +48,16 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What trials of the same kind have in common."""
+        """The key that trials of the same kind share."""
         return self.load.name, self.scenario, self.variant
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept of a run. Counts are over all its captures; ``stages_s`` are seconds by stage of the run.
+    """The record of a run. Counts are over all its captures; ``stages_s`` are seconds by stage of the run.
 
-    ``code`` is the exit code of the command, ``verdict`` None where it found none; ``reason`` is empty for a run that
-    is as expected. ``noise`` are the machine's own delays during the run, as the run measured them.
+    ``code`` is the exit code of the command, ``verdict`` is None if there was none; ``reason`` is empty for a run
+    that is as expected. ``noise`` are the machine's own delays during the run, as the run measured them.
     """
 
     load: str
@@ -83,19 +83,19 @@ class Entry:
 
     @property
     def wrong(self) -> bool:
-        """Whether it says STALL of what does not stall, or CLEAN of what does."""
+        """Whether it is STALL for a variant that does not stall, or CLEAN for one that does."""
         return self.verdict in (Verdict.STALL, Verdict.CLEAN) and self.verdict != self.expected
 
 
 @dataclass
 class Soak:
-    """The runs planned, in order, and what came of those that were made."""
+    """The planned runs, in order, and the records of those that were made."""
 
     trials: list[Trial]
     entries: list[Entry] = field(default_factory=list)
 
     def left(self) -> list[Trial]:
-        """The trials that are still to be made; one that came to no verdict is made again."""
+        """The trials still to be made; a trial without a verdict is repeated."""
         made, left = Counter(entry.key for entry in self.entries if entry.verdict), []
         for trial in self.trials:
             if made[trial.key]:
@@ -105,20 +105,20 @@ class Soak:
         return left
 
     def of_plan(self) -> list[Entry]:
-        """The entries of trials that are planned: a log may hold those of other loads, too."""
+        """The entries of planned trials: a log may also contain other loads."""
         keys = {trial.key for trial in self.trials}
         return [entry for entry in self.entries if entry.key in keys]
 
     @property
     def code(self) -> Exit:
-        """0 all as expected, else the worst; on a machine kept busy INCONCLUSIVE is an answer, too."""
+        """0 all as expected, otherwise the worst; on a busy machine INCONCLUSIVE is accepted."""
         quiet = {load.name for load in LOADS if load.alone}
         return worst(
             Exit(entry.code) for entry in self.of_plan() if entry.code != Exit.INCONCLUSIVE or entry.load in quiet
         )
 
     def rows(self) -> "list[Row]":
-        """A row for each load; of the machine left alone one for each variant."""
+        """A row for each load; for the idle machine a row for each variant."""
         rows = []
         for load in LOADS:
             mine = [trial for trial in self.trials if trial.load == load]
@@ -141,17 +141,17 @@ class Row:
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How often each came out; ``error`` where a run has none."""
+        """How often each verdict occurred; ``error`` for a run without one."""
         return dict(Counter(entry.verdict or "error" for entry in self.entries))
 
     @property
     def as_expected(self) -> int:
-        """Runs that are, in all that their variant expects."""
+        """The number of runs that are as their variant expects."""
         return sum(entry.code == Exit.OK for entry in self.entries)
 
     @property
     def wrong(self) -> int:
-        """Runs whose verdict is not true."""
+        """The number of runs with a wrong verdict."""
         return sum(entry.wrong for entry in self.entries)
 
     @property
@@ -166,7 +166,7 @@ class Row:
 
     @property
     def late_ms(self) -> float | None:
-        """How late the machine woke a sleeper, at most; None where no run measured it."""
+        """The most that the machine woke a sleeper late; None if no run measured it."""
         timers = [entry.noise["timer_late_us"] for entry in self.entries if entry.noise]
         return max((each["max"] / 1e3 for each in timers if each), default=None)
 
@@ -186,8 +186,8 @@ class Row:
 def plan(scenarios: Sequence[Scenario], at_most: int | None = None, only: Sequence[str] = ()) -> list[Trial]:
     """Return the runs of a soak, in order: the loads first, then the machine left alone.
 
-    Of each scenario's stalled and fixed variant 5 under each load and 30 without, of nginx's 200; ``at_most`` so many
-    of each. ``only`` names the loads. Raises NagleLabError for a load that there is not.
+    Each scenario's stalled and fixed variant runs 5 times under each load and 30 times without, nginx's 200 times;
+    ``at_most`` limits each number. ``only`` names the loads. Raises NagleLabError for an unknown load.
     """
     for name in only:
         if name not in (known := [load.name for load in LOADS]):
@@ -205,7 +205,7 @@ def plan(scenarios: Sequence[Scenario], at_most: int | None = None, only: Sequen
 
 
 def read(log: Path) -> list[Entry]:
-    """Return the entries of a soak's log; none where there is no log. NagleLabError for a file that is no log."""
+    """Return the entries of a soak's log; none if there is no log. NagleLabError for a file that is not a log."""
     if not log.exists():
         return []
     try:

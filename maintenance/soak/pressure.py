@@ -10,7 +10,7 @@ from nagle_lab.lab.leftovers import label_variables, labels
 from nagle_lab.lab.run_containers import LiveLab
 from nagle_lab.lab.scenarios.scenario import Lab
 
-# What stress-ng is asked for: a worker for every CPU; nine tenths of the free memory, written over and over; files
+# The work of stress-ng: a worker for every CPU; nine tenths of the free memory, written over and over; files
 # written, read and removed on the disk of Docker's volumes.
 PRESSURE = {
     "cpu": "--cpu 0",
@@ -25,9 +25,9 @@ LAB = Lab("stress", (_FOLDER / "compose.yaml",), (_FOLDER,), {}, (), (), (), Non
 def pressure(kind: str, lock: Path, progress: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Keep the machine busy within the block with ``kind``, a key of :data:`PRESSURE`.
 
-    Yields a function that raises NagleLabError when that has ended. ``lock`` is a file that the caller holds locked
-    (flock) all the while: what is left of a killed caller is swept by the next run of a lab. Raises NagleLabError
-    when it cannot be started.
+    Yields a function that raises NagleLabError if the work has ended. ``lock`` is a file that the caller keeps locked
+    (flock) meanwhile, so that the next run of a lab can sweep what a killed caller leaves. Raises NagleLabError if it
+    cannot be started.
     """
     compose = ComposeSearch().result()
     tag, _ = ready_images(LAB, compose, {}, progress)

@@ -80,7 +80,7 @@ def cells(row: Row) -> list[str]:
 
 
 def summary(soak: Soak) -> str:
-    """One line: how many runs, and what came of them."""
+    """One line: how many runs, and their outcomes."""
     entries = soak.of_plan()
     fine, wrong = sum(entry.code == Exit.OK for entry in entries), sum(entry.wrong for entry in entries)
     unsure = sum(entry.verdict == Verdict.INCONCLUSIVE for entry in entries)

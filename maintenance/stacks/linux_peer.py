@@ -1,6 +1,6 @@
 """The Linux end of a recorded case: `linux_peer.py server|client nagle|nodelay - CONNECTIONS EXCHANGES STEP…`.
 
-Takes the same arguments as the programs of the other stacks (stack_cases.py has the steps), and says the same, as
+It takes the same arguments as the programs of the other stacks (stack_cases.py has the steps), and prints the same
 JSON: for each connection the client's port and the rows [end, bytes, send] of its writes. `end` is counted from the
 connection's first byte, `send` is CLOCK_REALTIME in ns just before send().
 """

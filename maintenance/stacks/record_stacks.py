@@ -1,9 +1,9 @@
 """Record TCP stacks other than Linux, as root: `make -C maintenance stacks`; stack_cases.py is the table of cases.
 
 Each case runs in a network namespace of its own, removed afterwards: a Linux socket (linux_peer.py) at one end of a
-TAP device, a program with its own TCP stack at the other (built before from smoltcp/, netstack/, lwip/ or
-freebsd/). tcpdump runs on that device. Those of ns-3 are simulated, both ends of them (ns3/). Needs iproute2 and
-tcpdump, and ../recorder in PYTHONPATH.
+TAP device, a program with its own TCP stack at the other (previously built from smoltcp/, netstack/, lwip/ or
+freebsd/). tcpdump runs on that device. For ns-3 both ends are simulated (ns3/). Needs iproute2 and tcpdump, and
+../recorder in PYTHONPATH.
 """
 
 import argparse
@@ -26,7 +26,7 @@ FOLDER = HERE.parents[1] / "captures" / "stacks"
 BUILT = HERE.parents[1] / ".cache" / "stacks"
 PORT = 7000
 LINUX_ADDRESS = "10.78.0.1/24"
-HELD_NS = 4_000_000  # what stayed in its sender's TCP that long was held
+HELD_NS = 4_000_000  # data that stayed in its sender's TCP that long was held
 QUIET_S = 0.3
 PROGRAMS_S = 120  # at most
 
@@ -40,14 +40,14 @@ Row = list[int | None]  # of writes.json
 
 @dataclass
 class Direction:
-    """What left the server on one connection, and when it was acknowledged."""
+    """The data that left the server on one connection, and when it was acknowledged."""
 
     first: int  # sequence number of its first byte
     sent: list[Segment] = field(default_factory=list)  # those with data
     acks: list[tuple[int, int]] = field(default_factory=list)  # (time, bytes acknowledged)
 
     def left(self, end: int) -> Segment:
-        """The segment in which that byte left first."""
+        """The segment in which that byte first left."""
         return min(segment for segment in self.sent if segment[1] < end <= segment[2])
 
     def left_again(self, end: int) -> int:
@@ -59,7 +59,7 @@ class Direction:
         return min(when for when, acked in self.acks if acked >= end)
 
     def let_go_by(self, segment: Segment, send: int) -> str:
-        """What ended the wait of a held segment that was written at ``send``."""
+        """What ended the hold of a segment that was written at ``send``."""
         leaves, first, _ = segment
         if max(acked for when, acked in self.acks if when <= leaves) < first:
             return PROBE
@@ -85,7 +85,7 @@ def record(case: Case, folder: Path) -> None:
 
 
 def simulate(case: Case, file: Path) -> list[dict[str, Any]]:
-    """Have ns-3 write the capture, at the server; what the server says it wrote."""
+    """Let ns-3 write the capture, at the server; returns the server's log."""
     command = [BUILT / "ns3/bin/python", HERE / "ns3/main.py", file, "nagle" if case.nagle else "nodelay"]
     settings = [str(CONNECTIONS), str(EXCHANGES), *case.steps, "--", *case.client_steps]
     said = subprocess.run([*command, *settings], check=True, capture_output=True, text=True, timeout=PROGRAMS_S)
@@ -94,7 +94,7 @@ def simulate(case: Case, file: Path) -> list[dict[str, Any]]:
 
 
 def exchange_on_device(case: Case, file: Path) -> list[dict[str, Any]]:
-    """Record the programs of both stacks on a TAP device; what the server says it wrote."""
+    """Record the programs of both stacks on a TAP device; returns the server's log."""
     name = f"stacks-{os.getpid()}"
     ip("netns", "add", name)
     try:
@@ -110,7 +110,7 @@ def exchange_on_device(case: Case, file: Path) -> list[dict[str, Any]]:
 
 
 def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
-    """What the server says it wrote; the client makes one write to each request."""
+    """Run both programs; returns the server's log. The client makes one write per request."""
     commands = {}
     for role, stack, steps in (("server", case.sender, case.steps), ("client", case.receiver, case.client_steps)):
         linux = [sys.executable, str(HERE / "linux_peer.py")]
@@ -127,7 +127,7 @@ def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
 
 
 def packets(capture: bytes) -> list[Packet]:
-    """The TCP packets of a pcap with nanoseconds, over Ethernet and IPv4; nothing else is in it but ARP."""
+    """The TCP packets of a pcap with nanoseconds, over Ethernet and IPv4; besides them it contains only ARP."""
     found: list[Packet] = []
     at = 24
     while at < len(capture):
@@ -159,7 +159,7 @@ def directions(seen: list[Packet]) -> dict[int, Direction]:
 
 
 def held(direction: Direction, writes: list[list[int]]) -> Counter[str]:
-    """How many segments were held, by what let them go: those that left late after write()."""
+    """How many segments were held, by what released them: those that left late after write()."""
     since: dict[Segment, int] = {}  # the first write whose last byte is in it
     for end, _, send in writes:
         since.setdefault(direction.left(end), send)
@@ -177,7 +177,7 @@ def rows(direction: Direction, writes: list[list[int]], start: int) -> list[Row]
 
 
 def truth(case: Case, counts: Counter[str]) -> dict[str, object]:
-    """The contents of truth.json; ends the program when the stacks did not do what the table says."""
+    """The contents of truth.json; ends the program if the stacks did not do what the table says."""
     if case.held != bool(counts[BEHIND_ACK]):
         raise SystemExit(f"{case.name}: held is {case.held} by the table; by the log of writes {dict(counts)}")
     return {

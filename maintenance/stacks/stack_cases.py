@@ -12,7 +12,7 @@ class Stack:
     """A TCP stack, whose program is NAME-peer.
 
     ``full_sent`` is the payload, in bytes, of a full segment that it sends to Linux, ``full_received`` that of one
-    which Linux sends to it; ``ack_delay`` is what it delays ACKs by, in ms, where its program can set that.
+    which Linux sends to it; ``ack_delay`` is its ACK delay in ms, if its program can set that.
     """
 
     name: str
@@ -34,8 +34,8 @@ class Case:
     """One server, one client, and the truth.
 
     ``held`` says whether Nagle's algorithm holds segments of the server until a delayed ACK: then, and only then, the
-    verdict is STALL. How many, record_stacks.py takes from the log of write() times; not where ``counted`` is false,
-    for a reason that ``why`` gives.
+    verdict is STALL. record_stacks.py takes their number from the log of write() times, unless ``counted`` is false,
+    for the reason in ``why``.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Case:
     also_acceptable: tuple[str, ...] = ()
 
     def ack_delay_of(self, stack: Stack) -> int:
-        """What that one of the two is told to delay ACKs by, ms."""
+        """The ACK delay that one of the two is told to use, ms."""
         return stack.ack_delay if self.ack_delay is None else self.ack_delay
 
     @property
@@ -67,7 +67,7 @@ PAUSE_20 = (READ, f"w{HEADER}", "p20", f"w{BODY}")
 PAUSE_40 = (READ, f"w{HEADER}", "p40", f"w{BODY}")
 PAUSE_100 = (READ, f"w{HEADER}", "p100", f"w{BODY}")
 PAUSE_200 = (READ, f"w{HEADER}", "p200", f"w{BODY}")
-UNSURE = ("INCONCLUSIVE",)  # the pause ends where the peer's timer does: only what leaves early tells them apart
+UNSURE = ("INCONCLUSIVE",)  # the pause ends with the peer's timer: only early data distinguishes them
 
 
 def full_tail(full: int) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""What is installed in images and environments: bills of materials, and whether set-up makes the same twice."""
+"""What is installed in images and environments: bills of materials, and whether set-up is reproducible."""

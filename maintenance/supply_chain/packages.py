@@ -11,7 +11,8 @@ from nagle_lab.lab.scenarios.scenario_file import scenarios
 from nagle_lab.lab.tracer import with_tracer
 from soak import pressure
 
-# Of dpkg-query; a Dockerfile whose first stage leaves files of packages in the image lists them so in COPIED.
+# Format of dpkg-query; a Dockerfile that copies files of packages from its first stage lists these in COPIED
+# likewise.
 FORMAT = r"${Package}\t${Version}\t${Architecture}\t${source:Package}\t${source:Version}\n"
 COPIED = "/usr/local/share/nagle-lab/packages"
 _READ = f"""
@@ -43,7 +44,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Content:
-    """What an image holds of its distribution: os-release's ID and VERSION_ID, and packages, sorted."""
+    """What an image contains of its distribution: os-release's ID and VERSION_ID, and packages, sorted."""
 
     distribution: str
     release: str
@@ -51,13 +52,13 @@ class Content:
 
 
 def labs() -> list[Lab]:
-    """Return every lab of every scenario, one of them traced, and what keeps the machine busy beside them."""
+    """Return every lab of every scenario, one of them traced, and the image that keeps the machine busy."""
     found = [lab for scenario in scenarios().values() for lab in scenario.labs.values()]
     return [*found, with_tracer(found[0], "server"), pressure.LAB]
 
 
 def content_of(image: str) -> Content:
-    """Return what ``image`` holds, asked in a container that has no network, no rights and writes nothing."""
+    """Return the content of ``image``, read in a container without network or rights that writes nothing."""
     command = ["docker", "run", "--rm", *_CONFINED, "--entrypoint=sh", image, "-e", "-c", _READ]
     answer = run(command, timeout_s=_PATIENCE_S)
     if answer.exit_code != 0:
@@ -66,7 +67,7 @@ def content_of(image: str) -> Content:
 
 
 def parsed(text: str) -> Content:
-    """Return what a container said: os-release, a form feed, and a line per package as in FORMAT."""
+    """Parse a container's output: os-release, a form feed, and a line per package as in FORMAT."""
     release, _, rows = text.partition("\f")
     facts = dict(line.split("=", 1) for line in release.splitlines() if "=" in line)
     packages = {Package(*row.split("\t")) for row in rows.splitlines()}

@@ -2,8 +2,8 @@
 
     python -m supply_chain.sbom [FOLDER]
 
-CycloneDX 1.5 in JSON, which trivy, grype and osv-scanner read. The same images give the same bytes: there is no time
-in it, and the serial number is made of the content. docs/supply-chain.md says how to use it.
+CycloneDX 1.5 in JSON, which trivy, grype and osv-scanner read. The same images give the same bytes: the file contains
+no time, and the serial number is derived from the content. docs/supply-chain.md says how to use it.
 """
 
 import hashlib
@@ -49,7 +49,9 @@ def bill(subject: Component, components: Iterable[Component]) -> dict[str, Any]:
 
 
 def image_bill(details: dict[str, Any], name: str, folder: Path | None, content: Content) -> dict[str, Any]:
-    """Return the bill of the image ``name``: ``details`` are the engine's, ``folder`` is what it was built from."""
+    """Return the bill of the image ``name``: ``details`` are the engine's, ``folder`` is the folder it was built
+    from.
+    """
     system = {
         "type": "operating-system",
         "bom-ref": f"os:{content.distribution}",
@@ -63,7 +65,7 @@ def image_bill(details: dict[str, Any], name: str, folder: Path | None, content:
 
 
 def python_bill(packages: Iterable[Package], needed: set[str]) -> dict[str, Any]:
-    """Return the bill of the analyzer; of ``packages`` those not ``needed`` to run it are marked as excluded."""
+    """Return the bill of the analyzer; ``packages`` that are not ``needed`` to run it are marked as excluded."""
     subject = {"type": "application", "bom-ref": "nagle-lab", "name": "nagle-lab", "version": __version__}
     return bill(subject, [_python(package, needed) for package in packages if package.name != "nagle-lab"])
 
@@ -87,7 +89,9 @@ def _debian(package: Package, content: Content) -> Component:
 
 
 def _trivy_source(package: Package) -> list[dict[str, str]]:
-    """Return the source package, which Debian's advisories name, in trivy's own words: it reads no ``upstream``."""
+    """Return the source package, which Debian's advisories name, in trivy's own properties, because it does not read
+    ``upstream``.
+    """
     epoch, _, rest = package.source_version.rpartition(":")
     version, _, release = rest.rpartition("-") if "-" in rest else (rest, "", "")
     parts = {"SrcName": package.source, "SrcEpoch": epoch, "SrcVersion": version, "SrcRelease": release}
@@ -120,7 +124,7 @@ def _file(file: Path) -> Component:
 
 
 def _origin(details: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the image's id and what is known of the base it was built from."""
+    """Return the image's id and what is known about its base."""
     labels = details["Config"].get("Labels") or {}
     base = labels.get("nagle-lab.base", details["RepoTags"][0])
     known = [("image-id", details["Id"]), ("base", base)]
@@ -140,13 +144,13 @@ def _normal(name: str) -> str:
 
 
 def needed_to_run() -> set[str]:
-    """Return the names of the packages that running nagle-lab needs, of those that are locked."""
+    """Return the names of the locked packages that running nagle-lab needs."""
     locked = (REPOSITORY / "analysis" / "requirements.txt").read_text()
     return {_normal(name) for name in re.findall(r"^([\w.-]+)==", locked, re.MULTILINE)}
 
 
 def images() -> dict[tuple[str, str], Path | None]:
-    """Return (name without a tag, image id) → the folder it was built from; builds what is not there."""
+    """Return (name without a tag, image id) → the folder it was built from; builds missing images."""
     compose = ComposeSearch().result()
     found: dict[tuple[str, str], Path | None] = {(BASE, image_details([BASE])[0]["Id"]): None}
     for lab in labs():
@@ -161,7 +165,7 @@ def main(folder: Path) -> None:
     bills = {}
     for (name, image), source in images().items():
         part = name.removeprefix("nagle-lab/")
-        # One image under many tags is one file; where a name has several, each is told by its id.
+        # One image under many tags is one file; if a name has several images, each is identified by its id.
         file = part if part not in bills else f"{part}-{image.removeprefix('sha256:')[:12]}"
         bills[file] = image_bill(image_details([image])[0], name, source, content_of(image))
     bills["analyzer"] = python_bill(python_packages(REPOSITORY / ".venv"), needed_to_run())

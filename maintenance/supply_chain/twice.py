@@ -1,4 +1,4 @@
-"""Is set-up reproducible? Make everything that it makes twice, from nothing, and compare what is installed.
+"""Is set-up reproducible? Make its results twice, from nothing, and compare what is installed.
 
     python -m supply_chain.twice
 
@@ -50,7 +50,9 @@ def table(first: Lists, second: Lists) -> Iterator[str]:
 
 
 def make(names: str, tag: int) -> Lists:
-    """Make everything once, as images ``names``/…:``tag`` that are gone afterwards; return its packages by name."""
+    """Make everything once, as images ``names``/…:``tag``, which are removed afterwards; return its packages by
+    name.
+    """
     base = f"{names}/base:{tag}"
     with removed_afterwards(names, base):
         say(f"making the base image ({tag} of 2)")
@@ -66,7 +68,7 @@ def make(names: str, tag: int) -> Lists:
 
 
 def make_environment(tag: int) -> tuple[Package, ...]:
-    """Make the Python environment in a folder of its own, nothing from pip's cache; return its packages."""
+    """Make the Python environment in a folder of its own, without pip's cache; return its packages."""
     say(f"making {ENVIRONMENT} ({tag} of 2)")
     with tempfile.TemporaryDirectory(prefix="nagle-lab-") as folder:
         environment = os.environ | {"NAGLE_LAB_VENV": f"{folder}/venv", "PIP_NO_CACHE_DIR": "1"}
@@ -87,7 +89,7 @@ def removed_afterwards(names: str, base: str) -> Iterator[None]:
 
 
 def finish(command: list[str], what: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run ``command``; NagleLabError with its error_line when it fails. Interrupted, it may clean up as well."""
+    """Run ``command``; NagleLabError with its error_line if it fails. After an interrupt it may still clean up."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, process_group=0) as child:
         try:

@@ -1,10 +1,10 @@
-"""What does ``guard --trace`` cost? CPU time for each write, of a program and of what traces it.
+"""What does ``guard --trace`` cost? CPU time per write, of a program and of its tracer.
 
     .venv/bin/python maintenance/true_hold/cost.py [EXCHANGES [RUNS]]
 
-Programs in C and in Python that write three times for each exchange, and never stall: alone, with the hooks of
-interpreters, under strace with these, and under strace with native stacks, of a tenth of the exchanges. What it takes
-them to start is taken off.
+Programs in C and in Python that write three times per exchange, and never stall, run alone, with the interpreters'
+hooks, under strace with these hooks, and under strace with native stacks (for a tenth of the exchanges). Their
+start-up time is subtracted.
 """
 
 import os
@@ -83,7 +83,7 @@ WRITES = 3  # for each exchange
 
 
 def programs(folder: Path) -> dict[str, list[str]]:
-    """Their commands, which lack the number of exchanges."""
+    """The programs' commands, without the number of exchanges."""
     for name, text in (("program.c", C), ("program.py", PYTHON)):
         (folder / name).write_text(text)
     subprocess.run(["cc", "-O2", "-pthread", "-w", "-o", folder / "program", folder / "program.c"], check=True)
@@ -91,14 +91,14 @@ def programs(folder: Path) -> dict[str, list[str]]:
 
 
 def cpu_s(command: Sequence[str], environment: dict[str, str]) -> float:
-    """CPU time of a command and all that it starts."""
+    """CPU time of a command and everything it starts."""
 
     def used() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
 
     before = used()
-    # strace -k may end with 1 where a thread ends while it looks at its stack: what it cost is the same.
+    # strace -k may end with 1 if a thread ends while its stack is read; the cost is the same.
     subprocess.run(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, check=False)
     return used() - before
 

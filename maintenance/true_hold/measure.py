@@ -1,13 +1,14 @@
-"""How much too long is the true hold that ``guard --trace`` says? Its times of calls against socket timestamps.
+"""How much too long is the true hold that ``guard --trace`` reports? Compares its times of calls with socket
+timestamps.
 
     .venv/bin/python maintenance/true_hold/measure.py [EXCHANGES [RUNS]]
 
-The true hold begins at strace's time of the held write, and ends at the release's in the capture. strace takes its
-time before the kernel begins with the call. What lies between shows where nothing is held: the trigger leaves within
-its own send(), and the kernel's software timestamp (SO_TIMESTAMPING) says when. So strace's time of each trigger lies
-between the program's own clock right before send() and that timestamp; its distance from the timestamp is what the
-hold would be too long by, and with it the kernel's own work for the segment, a few µs. nagle-lab takes the median of
-it off each hold, by the capture's times of the triggers: what is left of the distance is the error.
+The true hold begins at strace's time of the held write, and ends at the release's in the capture. strace stamps a
+call before the kernel begins with it. Triggers show the difference, because they are not held: a trigger leaves
+within its own send(), and the kernel's software timestamp (SO_TIMESTAMPING) says when. So strace's time of each
+trigger lies between the program's own clock right before send() and that timestamp. Its distance from the timestamp
+is the error of the hold, plus the kernel's own work for the segment, a few µs. nagle-lab subtracts the median
+distance, by the capture's times of the triggers, from each hold; what remains is the error.
 """
 
 import subprocess

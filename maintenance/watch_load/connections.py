@@ -2,8 +2,8 @@
 
     .venv/bin/python maintenance/watch_load/connections.py at-once|in-turn|syn-flood COUNT FILE
 
-Each has a handshake, four exchanges and an end; of a flood, a SYN alone. Every tenth goes to a server that stalls:
-its answers are two segments, of which the second waits 40 ms for a delayed ACK.
+Each has a handshake, four exchanges and an end; in a flood, only a SYN. Every tenth goes to a server that stalls: its
+answers are two segments, of which the second waits 40 ms for a delayed ACK.
 """
 
 import struct
@@ -23,7 +23,7 @@ SNAPLEN = 128
 
 
 class Packet(NamedTuple):
-    """One of a connection, so long after the one before."""
+    """A packet of a connection, so long after the previous one."""
 
     to_server: bool
     flags: int
@@ -40,7 +40,7 @@ ROUNDS = EXCHANGES + 2
 
 
 class Connection:
-    """One, whose frames are made in order."""
+    """A connection, whose frames are made in order."""
 
     def __init__(self, number: int, only: list[Packet] | None = None) -> None:
         port = PORT if number % 10 else STALLING
@@ -50,7 +50,7 @@ class Connection:
         self._rounds = iter([only] if only else [BEGIN, *[EXCHANGE[port]] * EXCHANGES, END])
 
     def next_round(self, now: int) -> Iterator[tuple[int, bytes]]:
-        """Times in microseconds, not before ``now``, and frames, of what comes next."""
+        """The next frames, with their times in microseconds, not before ``now``."""
         self._at = max(now, self._at)
         for packet in next(self._rounds):
             self._at += packet.after_us
@@ -70,14 +70,14 @@ class Connection:
 
 
 def at_once(count: int) -> Iterator[Connection]:
-    """The connection of each round: all begin before the first one ends."""
+    """The connection of each round; all connections begin before the first one ends."""
     connections = [Connection(number) for number in range(count)]
     for _, connection in product(range(ROUNDS), connections):
         yield connection
 
 
 def in_turn(count: int) -> Iterator[Connection]:
-    """Each begins when the one before has ended, but for what it still holds."""
+    """Each connection begins when the previous one has ended, except for data it still holds."""
     for number in range(count):
         connection = Connection(number)
         for _ in range(ROUNDS):
@@ -85,13 +85,13 @@ def in_turn(count: int) -> Iterator[Connection]:
 
 
 def syn_flood(count: int) -> Iterator[Connection]:
-    """Each begins, and is never answered."""
+    """Each connection begins, and is never answered."""
     for number in range(count):
         yield Connection(number, only=[Packet(True, SYN)])
 
 
 def packets(order: Iterator[Connection]) -> Iterator[tuple[int, bytes]]:
-    """Of all connections, in order of time."""
+    """The packets of all connections, in order of time."""
     waiting: list[tuple[int, int, bytes]] = []
     now, made = 1_700_000_000_000_000, 0
     for connection in order:

@@ -1,9 +1,9 @@
-"""The most memory of `nagle-lab watch` on a host with very many open connections, and how long a look at them takes.
+"""The peak memory of `nagle-lab watch` on a host with very many open connections, and how long a look at them takes.
 
     .venv/bin/python maintenance/watch_load/held_open.py COUNT [SECONDS]      # as root; for 100,000: 1 GB of memory
 
-They are real connections on loopback in a network namespace of their own, open all the time; requests go round them,
-and every tenth stalls.
+They are real connections on loopback in a network namespace of their own, open all the time; requests use them in
+turn, and every tenth stalls.
 """
 
 import json
@@ -21,7 +21,7 @@ from itertools import cycle
 from memory import NAGLE_LAB, in_files, resident
 
 EACH = 9_000  # connections of a process, which has both ends
-PAUSE_S = 0.05  # of a process, between two connections
+PAUSE_S = 0.05  # pause of a process between two connections
 
 
 def serve(listener: socket.socket) -> None:
@@ -42,7 +42,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def load(address: str, count: int) -> None:
-    """Open them, say so, and ask on one after the other, until this process is ended."""
+    """Open the connections, say so, and send a request on one after the other, until this process is ended."""
     listener = socket.create_server((address, 8000), backlog=4096)
     threading.Thread(target=serve, args=[listener], daemon=True).start()
     connections = [socket.create_connection((address, 8000)) for _ in range(count)]
@@ -57,7 +57,7 @@ def load(address: str, count: int) -> None:
 
 
 def loads(count: int) -> None:
-    """As many processes as it takes: each may open so many files only."""
+    """As many processes as needed, because each may open only so many files."""
     inside = [sys.executable, __file__, "--load"]
     parts = [min(EACH, count - first) for first in range(0, count, EACH)]
     for number, part in enumerate(parts):
@@ -70,7 +70,7 @@ def loads(count: int) -> None:
 
 def main(count: str, seconds: str = "40") -> None:
     """Print the figures."""
-    # In a process namespace of their own, too: its first process takes all others with it.
+    # Also in a process namespace of their own, whose first process ends all others with it.
     inside = ["unshare", "--net", "--pid", "--fork", "--kill-child"]
     inside += ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     with subprocess.Popen([*inside, sys.executable, __file__, "--loads", count], stdout=subprocess.PIPE) as busy:

@@ -1,4 +1,4 @@
-"""The most memory of `nagle-lab watch -` on captures of several sizes: the table in docs/watch.md.
+"""The peak memory of `nagle-lab watch -` on captures of several sizes: the table in docs/watch.md.
 
     .venv/bin/python maintenance/watch_load/memory.py FILE...      # from bench/enlarge.py
 
@@ -17,7 +17,7 @@ NAGLE_LAB = Path(__file__).parents[2] / ".venv/bin/nagle-lab"
 
 
 def most(file: Path) -> tuple[int, int, int]:
-    """MB: of the process, of copies of the ring, and of both at one time."""
+    """Peak MB of the process, of copies of the ring, and of both together."""
     with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as packets:
         running = subprocess.Popen([NAGLE_LAB, "watch", "-"], stdin=packets.stdout, stdout=subprocess.DEVNULL)
         assert packets.stdout

@@ -3,7 +3,8 @@
     .venv/bin/python maintenance/watch_load/rates.py LARGE.pcap [SECONDS]     # as root; the file: bench/enlarge.py
 
 Its frames are sent over a veth pair between two network namespaces of its own, at the same rate for each of the two,
-which record alone, one after the other. CPU time is that of the recorder and all it starts, the last report included.
+which record alone, one after the other. CPU time is that of the recorder and everything it starts, including the
+final report.
 """
 
 import json
@@ -22,11 +23,11 @@ HERE = Path(__file__).parent
 NAGLE_LAB = HERE.parents[1] / ".venv/bin/nagle-lab"
 RATES = (10_000, 25_000, 50_000, 100_000, 200_000, 300_000, 400_000, 500_000)
 FROM, TO = "nagle-lab-from", "nagle-lab-to"  # namespaces, and the ends of the pair
-AHEAD_S, BEHIND_S = 2.0, 2.0  # so long a recorder runs before and after the packets
+AHEAD_S, BEHIND_S = 2.0, 2.0  # how long a recorder runs before and after the packets
 
 
 class Seen(NamedTuple):
-    """What became of the packets that were sent."""
+    """What happened to the packets that were sent."""
 
     per_s: float
     recorded: int
@@ -43,7 +44,7 @@ def _inside(namespace: str, *command: object) -> list[str]:
 
 
 def record(command: Sequence[object], sender: Sequence[object], folder: Path) -> tuple[Seen, str, str]:
-    """Have the command record what the sender sends; also what it printed on stdout, and on stderr."""
+    """Let the command record the sender's packets; also returns its output on stdout and stderr."""
     out, err = folder / "out", folder / "err"
     with out.open("wb") as stdout, err.open("wb") as stderr:
         recorder = subprocess.Popen(_inside(TO, *command), stdout=stdout, stderr=stderr)
@@ -58,13 +59,13 @@ def record(command: Sequence[object], sender: Sequence[object], folder: Path) ->
 
 
 def watched(seen: Seen, said: str, _: str) -> Seen:
-    """What nagle-lab's last line says."""
+    """Parse nagle-lab's last line."""
     report = json.loads(said.splitlines()[-1])
     return seen._replace(recorded=report["packets"], dropped=report["dropped"])
 
 
 def dumped(seen: Seen, _: str, said: str) -> Seen:
-    """What tcpdump says at its end."""
+    """Parse tcpdump's final output."""
     found = {word: int(number) for number, word in re.findall(r"(\d+) packets? (captured|dropped by kernel)", said)}
     return seen._replace(recorded=found["captured"], dropped=found["dropped by kernel"])
 

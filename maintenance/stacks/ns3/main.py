@@ -2,9 +2,9 @@
 
     main.py CAPTURE nagle|nodelay CONNECTIONS EXCHANGES STEP… -- STEP…
 
-The steps of the server, then those of the client (stack_cases.py has what they are). Says what the server wrote, as
-linux_peer.py does, in virtual time: ns-3's clock begins at 0. Time passes in programs only where they pause, and COST
-for each write: ns-3 would send two writes of one moment together. Needs the package ns3.
+The steps of the server come first, then those of the client (stack_cases.py explains them). It prints what the server
+wrote, as linux_peer.py does, in virtual time: ns-3's clock begins at 0. In programs time passes only in pauses, and
+COST for each write, because ns-3 would send two writes of one moment together. Needs the package ns3.
 """
 
 import json
@@ -19,7 +19,7 @@ cppyy.cppdef(Path(__file__).with_name("ends.h").read_text())
 
 
 def steps(words: list[str]) -> object:
-    """The steps as C++ has them."""
+    """The steps in C++ form."""
     made = cppyy.gbl.std.vector["Step"]()
     for word in words:
         made.push_back(cppyy.gbl.Step(word[0], int(word[1:])))
