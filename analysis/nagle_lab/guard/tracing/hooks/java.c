@@ -22,17 +22,17 @@ enum { DEEPEST = 256, MOST_OF_LIBRARIES = 24, MOST_OF_PROGRAM = 8, LONGEST = 200
 
 typedef enum { PLUMBING = 1, CARRIER, LIBRARY, PROGRAM } Kind;
 
-/* A class, kept as the tag of its object. */
+/* A class, stored as the tag of its object. */
 typedef struct {
     Kind kind;
     char *name; /* "Server$Handler", without its package */
-    char *file; /* package and source; of the program where it was loaded from, //, and those */
+    char *file; /* package and source; for the program's classes the origin and // before these */
 } Class;
 
 static Jvmti *jvmti;
-static char *main_jar; /* that java -jar runs; NULL: another way */
+static char *main_jar; /* the jar that java -jar runs; NULL: started in another way */
 
-/* Classes that only pass on what others write. Other parts of the runtime, its HTTP server say, are libraries. */
+/* Classes that only pass on what others write. Other parts of the runtime, such as its HTTP server, are libraries. */
 static const char *const plumbing[] = {
     "java/lang/", "java/io/", "java/nio/", "java/util/", "java/security/", "java/net/Socket", "java/net/PlainSocket",
     "java/net/SocksSocket", "java/net/AbstractPlainSocket", "java/net/ServerSocket", "java/net/DelegatingSocket",
@@ -56,7 +56,7 @@ static int ends(const char *text, const char *with) {
     return length >= tail && strcmp(text + length - tail, with) == 0;
 }
 
-/* Where a class was loaded from, as a URL of the caller's; NULL: it is the runtime's, or it is not known. */
+/* The URL from which a class was loaded, which the caller frees; NULL: it is the runtime's, or not known. */
 static char *location(JNIEnv *env, jobject class) {
     static const char *const steps[][2] = {
         {"getProtectionDomain", "()Ljava/security/ProtectionDomain;"},
@@ -107,19 +107,19 @@ static char *path_of(char *url) {
     return url;
 }
 
-/* What a class is, by its name and where it was loaded from. A jar is a library, unless it is the one that runs. */
+/* The kind of a class, by its name and its origin. A jar is a library, unless it is the one that runs. */
 static Kind kind_of(const char *name, const char *path) {
     int of_runtime = starts_any(name, runtime, COUNT(runtime));
     if (of_runtime && starts_any(name, plumbing, COUNT(plumbing)))
         return starts_any(name, not_plumbing, COUNT(not_plumbing)) ? LIBRARY : PLUMBING;
     if (!path || !*path || of_runtime)
         return LIBRARY;
-    if (strstr(name, "io/netty/")) /* it carries what other libraries write; some have a copy of it */
+    if (strstr(name, "io/netty/")) /* it transports other libraries' data; some contain a copy of it */
         return CARRIER;
     return ends(path, ".jar") && !(main_jar && ends(path, main_jar)) ? LIBRARY : PROGRAM;
 }
 
-/* The source file of a class, as it is to be said. */
+/* The source file of a class, in the form of marks. */
 static char *file_of(Kind kind, const char *name, const char *source, const char *path) {
     char *file = NULL;
     const char *slash = strrchr(name, '/');
@@ -186,7 +186,7 @@ static int line_of(const Frame *frame) {
     return line;
 }
 
-/* Words of a mark, with ; between them; what does not fit is left out whole. */
+/* Words of a mark, with ; between them; a word that does not fit is left out whole. */
 typedef struct {
     char text[4000];
     size_t used;
@@ -246,7 +246,7 @@ static int is_socket(int fd) {
     return fd >= 0 && fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode);
 }
 
-/* Say where we are; `option` is said of setsockopt(). */
+/* Write a mark for the current line; `option`: the call is setsockopt(). */
 static void tell(JNIEnv *env, int fd, long length, int option) {
     char call[200] = "write", path[sizeof MARK + sizeof call + 4100];
     Words words = {"", 0};
@@ -333,7 +333,7 @@ COVER(netty_addresses, jlong, (STATIC, jint fd, jlong data, jint count), (env, c
 #define METHOD(class, method, signature, name) {"L" class ";", method, signature, (void *)name, (void **)&original_##name}
 
 static const struct {
-    const char *class, *method, *signature; /* of Netty's classes the end of the name: other projects have copies */
+    const char *class, *method, *signature; /* Netty's classes by the end of the name: other projects have copies */
     void *ours;
     void **original;
 } covered[] = {
@@ -392,7 +392,7 @@ static void on_start(Jvmti *from, JNIEnv *env, jobject thread) {
     rmdir(MARK "hook;java");
 }
 
-/* What cannot be done is left: the program goes on as it would without us. */
+/* Failures are ignored: the program continues as it would without us. */
 EXPORTED jint Agent_OnLoad(JavaVM *vm, char *options, void *reserved) {
     static const uint32_t capabilities[4] = {CAN_TAG_OBJECTS | CAN_GET_SOURCE_FILE_NAME | CAN_GET_LINE_NUMBERS |
                                              CAN_GENERATE_NATIVE_METHOD_BIND_EVENTS};

@@ -1,5 +1,6 @@
-/* Of the tables of JNI and JVMTI what java.c calls, at the places that their specifications number. So it compiles
- * without a JDK, and loads into every Java from 8 on. tests/unit/test_java_hook.py holds it against jvmti.h. */
+/* The functions of JNI and JVMTI that java.c calls, at the places in their tables that the specifications number. So
+ * it compiles without a JDK, and loads into every Java from 8 on. tests/unit/test_java_hook.py compares it with
+ * jvmti.h. */
 #ifndef NAGLE_LAB_JAVA_H
 #define NAGLE_LAB_JAVA_H
 

@@ -25,7 +25,7 @@
 
 enum { DEEPEST = 64, OURS = 2, LONGEST = 4000 }; /* frames; of them those of this file; bytes of a path */
 
-/* A place in a file that is mapped: what is looked for, and what dl_iterate_phdr found of it. */
+/* A place in a mapped file: what to look for, and what dl_iterate_phdr found. */
 typedef struct {
     ElfW(Addr) address;
     ElfW(Addr) offset; /* in the file */
@@ -39,9 +39,9 @@ typedef struct {
 } Text;
 
 static char program[1024];
-static __thread int is_busy; /* what the unwinder writes is not ours to say */
+static __thread int is_busy; /* the unwinder's own writes get no marks */
 
-/* Appends; what does not fit is left out whole. */
+/* Appends a text; one that does not fit is left out whole. */
 static int add(Text *to, const char *format, ...) {
     va_list values;
     va_start(values, format);
@@ -114,10 +114,10 @@ __attribute__((constructor)) static void start(void) {
     void *frame;
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = 0;
-    backtrace(&frame, 1); /* loads the unwinder now, and not in the middle of a write */
+    backtrace(&frame, 1); /* loads the unwinder now, not in the middle of a write */
 }
 
-/* The function that ours stands before. */
+/* The function that ours replaces. */
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 #define COVER(type, name, parameters, ...)          \
     EXPORTED type name parameters {                 \

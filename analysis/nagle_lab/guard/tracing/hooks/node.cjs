@@ -1,24 +1,24 @@
-// Loaded by every Node.js that a traced command starts: say before each write to a socket where it is in the program.
-// A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
-// right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means.
+// Loaded by every Node.js that a traced command starts: say, before each write to a socket, which line makes it.
+// A mark is a system call that cannot succeed and whose path contains the information: strace sees it in the thread
+// that writes, right before the write. nagle_lab/guard/tracing/strace_output.py explains its format.
 "use strict";
 
 const fs = require("node:fs");
 const net = require("node:net");
 const { fileURLToPath } = require("node:url");
 
-const rmdirSync = fs.rmdirSync; // before the program puts something in its place
+const rmdirSync = fs.rmdirSync; // saved before the program can replace it
 const MOST_FRAMES = 60;
 const MOST_OF_LIBRARIES = 8;
 const MOST_OF_PROGRAM = 8;
 const PLUMBING = /^node:(internal\/(streams|stream_base_commons|process|timers|async_hooks)|net$|events$|domain$)/;
-const waiting = new WeakMap(); // socket → where writes were made that Node.js has not handed to the kernel yet
+const waiting = new WeakMap(); // socket → lines of writes that Node.js has not yet passed to the kernel
 
 function mark(words) {
   const path = "/proc/nagle-lab;" + words.map((word) => String(word).replace(/[;\0]/g, ",")).join(";");
   const limit = Error.stackTraceLimit;
   try {
-    Error.stackTraceLimit = 0; // of the error that is to come
+    Error.stackTraceLimit = 0; // for the error below
     rmdirSync(path);
   } catch {
     // It cannot succeed.
@@ -27,7 +27,7 @@ function mark(words) {
   }
 }
 
-// The calls on the stack as [file, line, function], the innermost first.
+// The calls on the stack as [file, line, function], innermost first.
 function stack() {
   const before = { limit: Error.stackTraceLimit, prepare: Error.prepareStackTrace };
   try {
@@ -45,19 +45,19 @@ function stack() {
   }
 }
 
-// Of a library's file the part behind node_modules.
+// For a library's file the path inside node_modules.
 function shortened([file, line, name]) {
   const at = file.lastIndexOf("/node_modules/");
   const short = at < 0 ? file : file.slice(at + "/node_modules/".length);
   return [short.length > 200 ? "…" + short.slice(-200) : short, line, name];
 }
 
-// The libraries' frames that are more than plumbing, the innermost first, up to the program's, and then those.
+// The libraries' frames, innermost first and without plumbing, up to the program's frames, and then these.
 function places() {
   const found = [];
   const internal = [];
   const program = [];
-  let plumbing; // the innermost: what a stream.pipe() writes has nothing else
+  let plumbing; // the innermost; a write by stream.pipe() has no other frame
   for (const frame of stack()) {
     const [file] = frame;
     if (!file || file === __filename) continue;
@@ -94,7 +94,7 @@ function guarded(action) {
   try {
     action();
   } catch {
-    // The program goes on as it would without us.
+    // The program continues as it would without us.
   }
 }
 
@@ -124,7 +124,7 @@ for (const call of ["write", "end"]) {
 
 net.Socket.prototype._writeGeneric = function (writev, data, encoding, cb) {
   guarded(() => {
-    if (this.connecting) return; // it comes again
+    if (this.connecting) return; // it is called again once connected
     const calls = waiting.get(this) ?? [["write", places()]];
     waiting.delete(this);
     const [call, frames] = calls.find(([, frames]) => frames.some(isProgram)) ?? calls[0];

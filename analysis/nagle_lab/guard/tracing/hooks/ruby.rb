@@ -1,6 +1,6 @@
-# Loaded by every Ruby that a traced command starts: say before each write to a socket where it is in the program.
-# A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
-# right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means.
+# Loaded by every Ruby that a traced command starts: say, before each write to a socket, which line makes it.
+# A mark is a system call that cannot succeed and whose path contains the information: strace sees it in the thread
+# that writes, right before the write. nagle_lab/guard/tracing/strace_output.py explains its format.
 
 require "rbconfig"
 
@@ -19,7 +19,7 @@ module NagleLabMarks
       places = frames(caller_locations(2, DEEPEST) || [])
       mark(io.fileno, length, call, *places.flatten)
     rescue StandardError
-      nil # the program goes on as it would without us
+      nil # the program continues as it would without us
     end
 
     def mark(*words)
@@ -36,14 +36,14 @@ module NagleLabMarks
 
     def socket
       @socket ||= defined?(BasicSocket) ? BasicSocket : nil
-      @socket || Module # nothing is one of these
+      @socket || Module # no IO is a Module
     end
 
-    # The libraries' frames that are more than plumbing, the innermost first, up to the program's, and then those.
+    # The libraries' frames, innermost first and without plumbing, up to the program's frames, and then these.
     def frames(locations)
       libraries = []
       program = []
-      # A method in C has the line of its caller: the latter is named.
+      # A method in C has the line of its caller, so the caller is named.
       callers = locations.chunk_while { |one, up| one.lineno == up.lineno && one.path == up.path }.map(&:last)
       callers.each do |location|
         path = location.absolute_path || location.path.to_s
@@ -63,7 +63,7 @@ module NagleLabMarks
     end
   end
 
-  # What writes, of every IO; print, puts and << call write.
+  # The writing methods of every IO; print, puts and << call write.
   module Writes
     def write(*parts)
       NagleLabMarks.tell(self, NagleLabMarks.length_of(parts), "write")
@@ -81,7 +81,7 @@ module NagleLabMarks
     end
   end
 
-  # What only sockets have, or have of their own.
+  # Methods that only sockets have, or override.
   module Sends
     %i[send sendmsg sendmsg_nonblock write_nonblock].each do |name|
       define_method(name) do |*arguments, **options|
@@ -96,7 +96,7 @@ module NagleLabMarks
     end
   end
 
-  # IO.copy_stream writes by itself; the class of sockets is made when somebody requires it.
+  # IO.copy_stream writes directly; the socket classes exist only after a require.
   module ClassOfIO
     def copy_stream(from, to, *more)
       NagleLabMarks.tell(to, 0, "copy_stream")

@@ -1,9 +1,9 @@
-# Loaded by every Perl that a traced command starts: say before each write to a socket where it is in the program.
-# A mark is a system call that cannot succeed, whose path holds the words: strace sees it in the thread that writes,
-# right before the write. See nagle_lab/guard/tracing/strace_output.py for what it means.
+# Loaded by every Perl that a traced command starts: say, before each write to a socket, which line makes it.
+# A mark is a system call that cannot succeed and whose path contains the information: strace sees it in the thread
+# that writes, right before the write. nagle_lab/guard/tracing/strace_output.py explains its format.
 #
 # print cannot be replaced in Perl. So this is a debugger (perldebguts): Perl calls DB::DB before the statements of lines
-# that write by the look of them, and what they write to is then asked for in the program's own scope.
+# that seem to write, and then evaluates in the program's own scope what they write to.
 package NagleLabMarks;
 
 use strict;
@@ -17,12 +17,12 @@ my %PLUMBING = map { ($_ => 1) } qw(IO/Handle.pm IO/Socket.pm IO/Socket/INET.pm 
 my $HANDLE = qr/\$\w+(?:(?:->)?[\[{]\s*['"]?\w+['"]?\s*[\]}])?|[A-Z][A-Z0-9_]*/;
 my $PRINT = qr/\b(print|printf|say)\b\s*\(?\s*/;
 my $WRITES = qr/\b(?:print|printf|say|syswrite|send|setsockopt|close)\b|->\s*flush\b/;
-my %folders;    # of a file: the library's folder it is in; "" of the program's own files
+my %folders;    # of a file: its library's folder; "" for the program's own files
 my %absolute;
 our $busy = 0;
 my $here = __FILE__;
 
-# Where a statement writes to, each as [call, expression of a handle]; "" is the handle that is selected.
+# What statements write to, each as [call, expression of a handle]; "" is the selected handle.
 sub handles {
     my ($text) = @_;
     my @found;
@@ -35,7 +35,7 @@ sub handles {
     return @found;
 }
 
-# The number of a handle that is a socket, -1 of one that is tied, such as TLS; undef of anything else.
+# The number of a handle if it is a socket, -1 if it is tied, such as TLS; otherwise undef.
 sub number {
     my ($handle) = @_;
     no strict "refs";    ## no critic - what is selected has a name
@@ -52,7 +52,7 @@ sub mark {
     return;
 }
 
-# The libraries' frames that are more than plumbing, the innermost first, up to the program's, and then those.
+# The libraries' frames, innermost first and without plumbing, up to the program's frames, and then these.
 sub frames {
     my (@libraries, @program);
     for (my $up = 1; $up < $DEEPEST; $up++) {    # 0 is DB::DB
@@ -87,12 +87,12 @@ sub folder {
     return $folders{$file} = $found;
 }
 
-# Have Perl stop before what writes in a file, whose lines it keeps in "_<file".
+# Make Perl stop before the writing lines of a file; it keeps the lines in "_<file".
 sub watch {
     my ($name) = @_;
     (my $file = $name) =~ s/^_<//;
     return if $file eq $here;
-    folder($file);    # before the program goes to another one
+    folder($file);    # before the program changes its working folder
     no strict "refs";    ## no critic
     my ($lines, $stops, $begin) = (\@{"main::$name"}, \%{"main::$name"}, 0);
     for my $number (1 .. $#$lines) {
@@ -104,7 +104,7 @@ sub watch {
     return;
 }
 
-# The statement that begins on a line, as far as it can be told.
+# The statement that begins on a line, as far as that can be recognized.
 sub statement {
     my ($file, $line) = @_;
     no strict "refs";    ## no critic
@@ -128,7 +128,7 @@ my $stop = sub {
     my ($package, $file, $line) = caller;
     {
         local ($busy, $_) = 1;
-        local ($SIG{__DIE__}, $SIG{__WARN__}) = (undef, sub { });    # nothing of this is the program's to handle
+        local ($SIG{__DIE__}, $SIG{__WARN__}) = (undef, sub { });    # the program must not handle errors from this
         @nagle_lab = NagleLabMarks::handles(NagleLabMarks::statement($file, $line));
         for my $one (@nagle_lab) {
             $nagle_lab = $one->[1] =~ s/^(?=[A-Z])/$one->[1] =~ m{^STD} ? "\\*main::" : "\\*${package}::"/er;
