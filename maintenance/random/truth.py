@@ -28,10 +28,8 @@ from pathlib import Path
 from frames import ACK, SYN, Segment, read, segment
 
 MS = 1_000_000  # ns
-LATE, HELD = (
-    (4 * MS, 22 * MS),
-    (MS // 10, 5 * MS),
-)  # below the first certainly not, above the second certainly, in between doubtful
+# Below the first limit certainly not, above the second certainly, in between doubtful.
+LATE, HELD = (4 * MS, 22 * MS), (MS // 10, 5 * MS)
 BEHIND = 1 * MS  # a segment leaves so soon after the ACK that releases it, even on a busy machine
 FRONT_PORT, BACK_PORT = 7000, 8000
 PORTS = {"front": FRONT_PORT, "back": BACK_PORT}
