@@ -148,7 +148,7 @@ def test_a_second_on_does_not_forget_what_was(program):
 def test_nobody_to_ask_and_nothing_is_touched(program):
     code, out, err = switch(program.pid, "on")
     assert (code, out) == (2, "")
-    assert err == "nagle-lab: this is no terminal to ask at: use --yes to go on without asking\n"
+    assert err == "nagle-lab: there is no terminal to ask at: use --yes to continue without asking\n"
     assert set(options(program.pid).values()) == {False}
 
 

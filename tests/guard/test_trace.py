@@ -114,7 +114,7 @@ def test_a_python_that_takes_no_hook(tmp_path):
     writes = writes_of(tmp_path, [sys.executable, "-I", str(path), "two-writes"])
     group = writes.groups[0]
     assert (group.trigger.call, group.trigger.bytes, group.held.bytes) == ("sendto", 200, 600)
-    assert group.trigger.program is None and "takes none (python -I, -E or -S)" in group.trigger.why_no_line
+    assert group.trigger.program is None and "loaded none (python -I, -E or -S)" in group.trigger.why_no_line
 
 
 def test_the_sitecustomize_that_a_program_has_is_loaded(tmp_path):

@@ -253,8 +253,9 @@ def guard_(**options: Any) -> Exit:
     to stderr, and the capture is kept unless all is as expected. Without COMMAND, record a container, process or
     interface until Ctrl-C, and report.
 
-    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled, or it
-    cannot be told. If COMMAND fails, its own exit code; 124 after --time-limit, 126 or 127 if it cannot be started.
+    Exit codes: 0 CLEAN, 1 STALL, 2 INVALID or set-up, 3 INCONCLUSIVE: nothing in it could have stalled, or the
+    evidence does not decide. If COMMAND fails, its own exit code; 124 after --time-limit, 126 or 127 if it cannot be
+    started.
     """
     return _command("software.guard", options)
 

@@ -103,7 +103,7 @@ def _check_usage(state: str, pid: int | None, container: str | None, limit: str 
     if limit and state == "off":
         raise NagleLabError("--for works with on only, which it takes back: leave it out")
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise NagleLabError("this is no terminal to ask at: use --yes to go on without asking")
+        raise NagleLabError("there is no terminal to ask at: use --yes to continue without asking")
     return duration_s(limit, "--for") if limit else None
 
 

@@ -27,9 +27,9 @@ _APART_NS = 1_000_000  # the most by which clocks may differ
 # Why the calls of a stall are not known.
 NOT_SEEN = "strace did not see them"
 BEFORE = "they were made before the trace began, or after it ended"
-NOT_ALL = "bytes were sent that no call in the trace wrote, so which call wrote which cannot be told"
+NOT_ALL = "bytes were sent that no call in the trace wrote, so it is not known which call wrote which"
 UNSURE = "the connection began before the trace, and its bytes cannot be counted for sure"
-UNORDERED = "two threads wrote at once, and which of them came first cannot be told"
+UNORDERED = "two threads wrote at once, and it is not known which came first"
 
 
 @dataclass(frozen=True)

@@ -231,20 +231,18 @@ def _why_gone(binary: str) -> str:
 
 def _why_interpreter(name: str) -> str:
     if re.match(r"(lib)?(python|node)", name):
-        return (
-            f"{name} wrote without our hook: it takes none (python -I, -E or -S), or a library in C wrote by itself"
-        )
+        return f"{name} wrote without our hook: it loaded none (python -I, -E or -S), or a C library wrote directly"
     if re.match(r"(lib)?(jvm|java)", name):
         if not hooking.agent_in(hooking.HOOKS):
             return "Java's hook was not compiled: install a C compiler, and set nagle-lab up again"
         return (
-            f"{name} wrote without our hook: it takes none (older than 8, or JAVA_TOOL_OPTIONS was unset), or a "
-            "library in C wrote by itself"
+            f"{name} wrote without our hook: it loaded none (older than 8, or JAVA_TOOL_OPTIONS was unset), or a "
+            "C library wrote directly"
         )
     if re.match(r"(lib)?ruby", name):
-        return f"{name} wrote without our hook: TLS, or a library in C"
+        return f"{name} wrote without our hook: TLS, or a C library"
     if re.match(r"(lib)?perl", name):
-        return f"{name} wrote without our hook: it takes none (perl -T or -d), or a library in C wrote by itself"
+        return f"{name} wrote without our hook: it loaded none (perl -T or -d), or a C library wrote directly"
     return f"{name} is an interpreter, and there are hooks for Python, Node.js, Java, Ruby and Perl only"
 
 

@@ -24,9 +24,11 @@ def pair_facts(pair: Pair) -> list[tuple[str, str]]:
 def _how_judged(pair: Pair) -> str:
     shown = f"below is what {pair.nearer.source.file} shows"
     if not pair.is_one:
-        return f"each capture by itself: no connection is in both, by sequence numbers. Of the same traffic? {shown}"
+        return (
+            f"each capture by itself: no connection is in both, by sequence numbers. Is it the same traffic? {shown}"
+        )
     if not pair.connections:
-        return f"each capture by itself, for one has one direction only, or lacks the other's ACKs; {shown}"
+        return f"each capture by itself, because one has only one direction, or lacks the other's ACKs; {shown}"
     place = "" if pair.are_apart else ", taken at the same place, which tell no more than one"
     return f"both captures{place}; {shown}"
 
