@@ -278,7 +278,7 @@ def test_an_interruption_is_no_outcome():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.0, "100%"), (0.9996, "100.0%"), (0.98, "98%"), (0.001, "0.1%"), (0.0, "0%"), (0.004, "0.4%")],
+    [(1.0, "100%"), (0.9996, "99.9%"), (0.98, "98%"), (0.0001, "0.1%"), (0.0, "0%"), (0.004, "0.4%")],
 )
 def test_a_share_is_not_rounded_to_all_or_nothing(value, text):
     assert share(value) == text
