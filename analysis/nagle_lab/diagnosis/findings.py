@@ -37,7 +37,7 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.connection_columns import Involved, socket_address
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
-from nagle_lab.diagnosis.observed.observed import Setting
+from nagle_lab.diagnosis.observed.observed import NEAR, Setting
 from nagle_lab.diagnosis.observed.paths import KnownPaths
 from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.diagnosis.proof.behaviours import prove_by_behaviour
@@ -198,6 +198,7 @@ class Findings:
         for rows, cause in (
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
+            (_kept_by_msg_more(judged, candidates, involved), idle_gaps.Cause.MSG_MORE),
         ):
             long = pick(rows, rows_where(pick(gaps["gap"], rows) >= IDLE))
             these = {name: pick(column, long) for name, column in gaps.items()}
@@ -325,6 +326,13 @@ class Findings:
             for which in (0, 1):
                 rows = rows_where(kept & (side == which))
                 _increase(involved, (name, which), pick(involved.of, rows))
+
+
+def _kept_by_msg_more(judged: Judged, candidates: Columns, involved: Involved) -> Column:
+    """The rows whose sender had announced more (MSG_MORE), and that left right after the ACK they had waited for."""
+    announced = in_order([rows for why, rows in judged.rejected if why is Rejected.CORKED])
+    after_ack = candidates["ack_to_release"] - involved.fastest_ack(candidates["side"])
+    return pick(announced, rows_where(pick(after_ack, announced) < NEAR))
 
 
 def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, Column]:

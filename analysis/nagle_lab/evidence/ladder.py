@@ -118,7 +118,9 @@ def ladder(connection: Connection, steps: Sequence[Step], stall: Stall | None = 
 
 
 # Another mechanism of TCP held data back, or an ACK takes as long as the path.
-_HELD_OTHERWISE = {Cause.NAGLE_ROUND_TRIP, Cause.CORK, Cause.LIKELY_CORK, Cause.WINDOW, Cause.ROUND_TRIP}
+_HELD_OTHERWISE = {
+    Cause.NAGLE_ROUND_TRIP, Cause.MSG_MORE, Cause.CORK, Cause.LIKELY_CORK, Cause.WINDOW, Cause.ROUND_TRIP,
+}  # fmt: skip
 
 
 def not_this_stall(result: Result, connection: Connection, steps: Sequence[Step]) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from support.stories import BODY, HEADER, REQUEST, prompt, server_held, talk, two_part_reply
+from nagle_lab.reports.words.next_steps import idle_gaps
+from support.stories import BODY, HEADER, LATE, REQUEST, prompt, server_held, talk, two_part_reply
 from support.synthetic import MS, US, Conversation, merge
 
 
@@ -36,6 +37,25 @@ def test_a_loss_probe_that_carries_the_held_data_is_no_cork(diagnose):
     for story, cause in ((probed, "retransmission"), (corked, "cork")):
         counts = {name: idle_gap.count for name, idle_gap in diagnose(talk(story).segments).idle_gaps.items()}
         assert {name: count for name, count in counts.items() if count} == {cause: 19}
+
+
+@pytest.mark.parametrize(("position", "rtt_ms"), [("server", 0), ("client", 0), ("server", 10), ("client", 10)])
+@pytest.mark.parametrize(("body", "cause"), [(15 * US, "msg_more"), (30 * MS, "delayed_ack")])
+def test_what_msg_more_keeps_until_a_late_ack_is_no_pause(diagnose, position, rtt_ms, body, cause):
+    """The tail of each reply has no PSH, and leaves with the ACK; or 30 ms after it, by itself."""
+
+    def announced(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(REQUEST, after_ns=body, flags="A")
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(announced, rtt_ns=rtt_ms * MS).seen_at(position))
+    assert (result.verdict, result.idle_gaps[cause].count) == ("CLEAN", 19)
+    assert ("msg_more" in result.idle_gaps) == (cause == "msg_more")
+    steps = dict(idle_gaps(result))
+    assert ("MSG_MORE waiting" in steps["idle gaps"], "without it" in steps["next"]) == (2 * (cause == "msg_more",))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class Cause(StrEnum):
 
     NAGLE_DELAYED_ACK = "nagle_delayed_ack"  # the stall: held until a late ACK
     NAGLE_ROUND_TRIP = "nagle_round_trip"  # held until an ACK that took the path's round trip
+    MSG_MORE = "msg_more"  # the sender announced more, and the kernel kept what it had until a late ACK
     DELAYED_ACK = "delayed_ack"  # a late ACK that nothing waited for
     SERVER_THINK = "server_think"
     CLIENT_THINK = "client_think"
@@ -51,6 +52,7 @@ class Cause(StrEnum):
 CAUSES = {
     Cause.NAGLE_DELAYED_ACK: "Nagle's algorithm waiting for a delayed ACK",
     Cause.NAGLE_ROUND_TRIP: "Nagle's algorithm waiting for a round trip",
+    Cause.MSG_MORE: "MSG_MORE waiting for a delayed ACK",
     Cause.DELAYED_ACK: "delayed ACK that nothing waited for",
     Cause.SERVER_THINK: "server processing",
     Cause.CLIENT_THINK: "client processing",

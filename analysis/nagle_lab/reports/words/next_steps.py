@@ -29,6 +29,10 @@ _STEPS = {
     Cause.NAGLE_ROUND_TRIP: (
         "the sender holds small segments for a round trip: set TCP_NODELAY there, or send in one write"
     ),
+    Cause.MSG_MORE: (
+        "the program that sends announces more (MSG_MORE) and has no more, so the kernel keeps the end until an ACK: "
+        "send the last part of each message without it. TCP_NODELAY does not help there"
+    ),
     Cause.DELAYED_ACK: (
         "a program paused, between its writes or before its next request; an ACK came late during that pause, but "
         "TCP held nothing. Look at what the program does then"
@@ -299,9 +303,10 @@ def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
     if first is Cause.CLIENT_THINK:
         return [(f"{_there(client)}, to see which program pauses", [_find(client, asked)])]
     late = [role for role, count in result.summary.delayed_acks_by.items() if count]
-    if first is Cause.DELAYED_ACK and len(late) == 1:  # the other end is the one that pauses
-        pausing, waiting = (server, client) if late == ["client"] else (client, asked)
-        return [(f"{_there(pausing)}, to see which program pauses between its writes", [_find(pausing, waiting)])]
+    if first in (Cause.DELAYED_ACK, Cause.MSG_MORE) and len(late) == 1:  # the other end is the one that sends late
+        sending, waiting = (server, client) if late == ["client"] else (client, asked)
+        does = "pauses between its writes" if first is Cause.DELAYED_ACK else "sends with MSG_MORE"
+        return [(f"{_there(sending)}, to see which program {does}", [_find(sending, waiting)])]
     return []
 
 
