@@ -130,6 +130,15 @@ def test_set_when_the_first_reply_had_waited(tmp_path):
     assert f"or set TCP_NODELAY before the first write ({place} sets it too late). Or on " in said
 
 
+def test_files_below_the_working_directory_are_named_from_there(tmp_path, monkeypatch):
+    """As in the remedy and with the writes."""
+    monkeypatch.chdir(tmp_path)
+    set_it = "peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1); peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, 0)"
+    assert writes(tmp_path, accepted=set_it).nodelay.startswith(
+        f"set at server.py:{line(tmp_path, set_it)} <module>, "
+    )
+
+
 def test_more_changes_than_are_listed_are_counted(tmp_path):
     lines = "\n".join(f"peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, {n % 2})" for n in range(1, 9))
     assert writes(tmp_path, accepted=lines).nodelay.endswith(" after connecting, and 4 more")

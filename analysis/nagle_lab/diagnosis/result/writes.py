@@ -4,6 +4,7 @@ Who finds them is :mod:`nagle_lab.experiments.writes.stall_writes`; here is only
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -147,3 +148,10 @@ def place_text(place: Place, here: Path | None = None) -> str:
     if path.is_absolute():
         path = path.relative_to(here) if here and path.is_relative_to(here) else Path(*path.parts[-2:])
     return f"{path}:{place.line}{f' {place.function}' if place.function else ''}"
+
+
+def here() -> Path | None:
+    """The working directory, below which files are named from there on; None if it was removed."""
+    with suppress(OSError):
+        return Path.cwd()
+    return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from nagle_lab.diagnosis.result.spread import plural
-from nagle_lab.diagnosis.result.writes import Option, Place, Write, place_text, write_text
+from nagle_lab.diagnosis.result.writes import Option, Place, Write, here, place_text, write_text
 from nagle_lab.experiments.writes.joining import CallPair
 from nagle_lab.guard.tracing.calls import Call, Stream
 from nagle_lab.packet.segment import end_text
@@ -134,7 +134,7 @@ def _event(option: Option) -> str:
 
 def _at(option: Option) -> str:
     write = option.write
-    called = f" (called at {place_text(option.caller)})" if option.caller else ""
+    called = f" (called at {place_text(option.caller, here())})" if option.caller else ""
     if write.program or write.library:
-        return f"at {write_text(write)}{called}"
+        return f"at {write_text(write, here())}{called}"
     return f"by {write.command}, process {write.process}"

@@ -6,14 +6,14 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.diagnosis.result.writes import Writes, here
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import ends, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, processes, servers
-from nagle_lab.reports.words.writes_text import here, writes_rows
+from nagle_lab.reports.words.writes_text import writes_rows
 from nagle_lab.runs.run import Run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")

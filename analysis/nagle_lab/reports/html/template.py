@@ -14,6 +14,7 @@ from nagle_lab import __version__
 from nagle_lab.diagnosis.result.reason import data_may_have_waited
 from nagle_lab.diagnosis.result.remedy import remedy
 from nagle_lab.diagnosis.result.spread import duration_text
+from nagle_lab.diagnosis.result.writes import here
 from nagle_lab.errors import printable
 from nagle_lab.reports.words import next_steps, numbers, phrases, writes_text
 
@@ -69,7 +70,7 @@ def _environment() -> Environment:
     style, script = ((files(__package__) / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     made.globals |= {
         "version": __version__,
-        "here": writes_text.here,
+        "here": here,
         "style": Markup(style),
         "script": Markup(script),
         "script_hash": hash_of(script),

@@ -15,7 +15,7 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.remedy import is_behind_full, remedy
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary
 from nagle_lab.diagnosis.result.spread import Spread, plural
-from nagle_lab.diagnosis.result.writes import Writes
+from nagle_lab.diagnosis.result.writes import Writes, here
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
@@ -29,7 +29,7 @@ from nagle_lab.reports.words.phrases import (
     servers,
     stalled_connections,
 )
-from nagle_lab.reports.words.writes_text import here, writes_rows
+from nagle_lab.reports.words.writes_text import writes_rows
 from nagle_lab.tcp.events import DELAYED, MS
 
 WIDTH = 100

@@ -1,11 +1,9 @@
 """The two writes of the stalls, in words that the screen, Markdown, JUnit, HTML and the pytest plugin share."""
 
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 from nagle_lab.diagnosis.result.spread import plural
-from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, place_text, write_text
+from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, here, place_text, write_text
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
 
@@ -57,13 +55,6 @@ def shown_place(place: Place) -> str:
     its path.
     """
     return place_text(place, here())
-
-
-def here() -> Path | None:
-    """The working directory, to which names of files below it are relative; None if it was removed."""
-    with suppress(OSError):
-        return Path.cwd()
-    return None
 
 
 def place_of(write: Write, most: int) -> str:
