@@ -55,19 +55,19 @@ from nagle_lab.diagnosis.proof.pauses import (
 from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
-SLOWER = 400 * US  # than the program's answers, or quick ACKs: what Nagle's algorithm held took up to 385 longer
+SLOWER = 400 * US  # than the program's answers, or quick ACKs: data that Nagle held took up to 385 longer
 AS_A_RELAY = 500 * US  # relays took 150 to 500 µs to pass on what they had waited for, their connections in step
 # On a path of up to NEARBY: WOKEN, by how much a woken program's data comes later than its kernel's ACKs (medians) if
-# its answers come later still; SURELY_WOKEN, the same without that; APART, what lies at least between the slowest
+# its answers come later still; SURELY_WOKEN, the same if they do not; APART, the least distance between the slowest
 # tenth of those ACKs and the soonest tenth of the data.
 NEARBY, WOKEN, SURELY_WOKEN, APART = 2 * MS, 90 * US, 180 * US, 25 * US
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
-PIECES = 4  # of different sizes, one behind the other
-VARIES = 3  # times its middle half: hardly anything is farther from the median on either side than half of that
-ONE_BEHAVIOUR = 0.7  # so many of the candidates in time: then the path is what makes the others a little later
-# Data sent so often before an ACK could arrive, of the candidates, is not what losses of the capture make of it.
+PIECES = 4  # pairs of sizes, the most usual ones
+VARIES = 3  # times the middle half: hardly anything is farther than half of that from the median
+ONE_BEHAVIOUR = 0.7  # share of the candidates in time from which on the path makes the others a little later
+# If a larger share of the candidates was sent before an ACK could arrive, losses of the capture do not explain it.
 SENT_ANYWAY_FAR = 0.05
-CLOCK_ERROR = 2  # ms, of the distance between timestamps of both ends
+CLOCK_ERROR = 2  # ms, between timestamps of both ends
 
 
 def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -93,14 +93,14 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
 
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
-    """Those on connections whose data keeps to a clock of the program, though that of all may not."""
+    """Those on connections whose data keeps to a clock of the program, though all data together may not."""
     return pure.on_connections_where(
         lambda one: CONCLUSIVE <= len(one) < len(pure) and _keeps_own_clock(one, resolution)
     )
 
 
 def _judge_paced(paced: Candidates, observed: Observed, judged: Judged) -> None:
-    """Reject what comes by the program's own clock; leave it open if it comes at once where the ACK came early."""
+    """Reject what comes by the program's own clock; leave it open if data comes at once where the ACK came early."""
     early = observed.early.on_connections_of(paced)
     if len(paced) and comes_early_too(paced, replace(observed, early=early)):
         judged.leave_open(paced, Obstacle.OWN_PACE)
@@ -109,9 +109,9 @@ def _judge_paced(paced: Candidates, observed: Observed, judged: Judged) -> None:
 
 
 def _keeps_own_clock(c: Candidates, resolution: int) -> bool:
-    """Whether releases come by the program's clock, and not most of them as soon as their ACKs arrived.
+    """Whether releases come by the program's clock, and most did not leave as soon as their ACKs arrived.
 
-    On a slow link both vary by the sizes of trigger and release, so those of one size come so, too.
+    On a slow link the sizes of trigger and release matter, so releases of one size must keep to the clock, too.
     """
     at_once = sent_at_once(c)
     are_released = 2 * len(at_once) > len(c)
@@ -126,12 +126,12 @@ class _Expected(NamedTuple):
     soonest: float
     round_trip: int
     latest: float
-    answers: list[int]  # of the sender, ascending: how much the path varies
-    compared: Candidates  # those that may be compared with it: no pause
+    answers: list[int]  # of the sender, ascending: they show how much the path varies
+    compared: Candidates  # those that may be compared with it, because they are no pauses
 
 
 def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Those that pass as soon after the ACK as what it releases; none where other evidence speaks against it."""
+    """Those that pass as soon after the ACK as what it releases does; none if other evidence speaks against it."""
     nothing = pure.none
     if not len(pure):
         return nothing
@@ -158,7 +158,9 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
 
 
 def _as_soon_as_expected(pure: Candidates, expected: _Expected, observed: Observed) -> tuple[Candidates, float]:
-    """Those that pass as soon as what an ACK releases, and how soon that is, ns: without what is rather a pause."""
+    """Those that pass as soon as what an ACK releases, and the latest of these times, ns; without what is rather a
+    pause.
+    """
     prompt, latest = pure.released_within(expected.soonest, expected.latest), expected.latest
     later = sent_later(prompt, pure, observed)
     if len(later):
@@ -168,7 +170,9 @@ def _as_soon_as_expected(pure: Candidates, expected: _Expected, observed: Observ
 
 
 def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: Judged) -> None:
-    """Reject them, for their sender waits for no ACK; leave open what seems held elsewhere, or at another time."""
+    """Reject them, because their sender waits for no ACK; leave open what seems held elsewhere, or at
+    another time.
+    """
     unsure = _held_where_others_do_not(pure, observed)
     unsure = unsure | may_be_while_on(pure.released_within(*round_trip_bounds(observed.sender_fastest)), observed)
     judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
@@ -179,7 +183,7 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected:
     """When what an ACK releases passes the capture point."""
     answers = sorted(observed.program.reactions.after_handshake)
     base = _round_trip(pure, observed)
-    if _both_send_unasked(pure, observed):  # at their own times: only what came soon tells how the path varies
+    if _both_send_unasked(pure, observed):  # only what came soon shows how the path varies
         answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)
     compared = _soon_enough(pure, base)
@@ -191,18 +195,20 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected:
 def _may_be_at_capture_point(expected: _Expected, observed: Observed) -> bool:
     """Whether what seems to be a short round trip may be the time that a program takes, a relay for example.
 
-    Neither handshakes nor ACKs in time show how soon that end's kernel reacts.
+    That is so if neither handshakes nor ACKs in time show how soon that end's kernel reacts.
     """
     own = observed.program.reactions
     return expected.round_trip < AS_A_RELAY and not own.handshake and not any(ns < NEAR for ns in own.ack)
 
 
 def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> bool:
-    """Reject all that came too soon to have waited for the ACK, or by the program's own clock; whether they did."""
+    """Reject all if they came too soon to have waited for the ACK, or by the program's own clock; return whether they
+    did.
+    """
     soonest, _ = round_trip_bounds(min([expected.round_trip, *observed.program.reactions.by_kernel]))
     too_soon = total(pure.ack_to_release < min(soonest, expected.soonest))
     if too_soon > HARDLY_ANY * len(pure) + 0.5:
-        if follows_ack(pure):  # its sender is nearer than it seems: it looks for packets every few ms, say
+        if follows_ack(pure):  # its sender is nearer than it seems: it may look for packets every few ms
             judged.leave_open(pure, Obstacle.ROUND_TRIP_UNKNOWN)
         else:
             reject_as_off(pure, observed, judged)
@@ -214,7 +220,7 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
 
 
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
-    """Whether there are too few, or no more than of pauses that end at any time."""
+    """Whether there are too few, or no more than there would be of pauses that end at any time."""
     latest, width = expected.latest, expected.latest - expected.round_trip
     if is_chance(len(prompt), pure.ack_to_release, latest, width, SPANS_AWAY):
         return True
@@ -222,9 +228,9 @@ def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, ob
 
 
 def _is_none_as_soon(close: Candidates, answers: list[int], base: int) -> bool:
-    """Whether none of several came as soon as that end answers: some of what an ACK releases does.
+    """Whether none of several came as soon as that end answers: of what an ACK releases, some does.
 
-    The time that a segment's bytes take on a slow link (SLOW_LINK) is not counted.
+    The time that a segment's bytes may take on a slow link (SLOW_LINK) is not counted.
     """
     if len(close) < COMPARABLE:
         return False
@@ -234,15 +240,17 @@ def _is_none_as_soon(close: Candidates, answers: list[int], base: int) -> bool:
 
 
 def _is_a_posted_excerpt(pure: Candidates, observed: Observed) -> bool:
-    """Whether it is a few exchanges from the middle of a connection, as posted as text: all releases within 1 ms."""
+    """Whether it is a few exchanges from the middle of a connection, as people post as text, all released within 1
+    ms.
+    """
     return len(pure) < REPEATED and not observed.program.reactions.handshake and highest(pure.ack_to_release) < NEAR
 
 
 def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed, judged: Judged) -> None:
     """Leave open what may be released though it comes later than by a round trip; reject the others.
 
-    That is all where data follows the ACK, what left at once by its timestamps, or what came nearly as soon as it
-    should, if more than hardly any did; or of which timestamps tell nothing.
+    All of it is left open if data follows the ACK. Otherwise what left at once by its timestamps is; or, if these do
+    not tell, what came nearly as soon as expected, if more than hardly any did.
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
     chance = pure.none
@@ -261,9 +269,9 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed,
 
 
 def _are_as_soon_behind_early_acks(pure: Candidates, early: Candidates, expected: _Expected) -> bool:
-    """Whether nearly all followed their late ACKs as soon as data follows early ones, and that came earlier for it.
+    """Whether nearly all followed their late ACKs as soon as data follows early ones, which came earlier for that.
 
-    A program's pauses are as long where the ACK came early; and what a relay waits for may be far away.
+    A program's pauses are just as long where the ACK came early; what a relay waits for may be far away.
     """
     if len(early) < REPEATED or len(pure) < COMPARABLE or len(expected.compared) < NEARLY_ALL * len(pure):
         return False
@@ -272,20 +280,23 @@ def _are_as_soon_behind_early_acks(pure: Candidates, early: Candidates, expected
 
 
 def _not_by_one_clock(c: Candidates, base: int) -> Candidates:
-    """Those that left later by timestamps than ``base`` ns after the ACK allow: the ends' clocks do not keep step."""
+    """Those that left later by their timestamps than the capture allows: the ends' clocks do not keep step.
+
+    ``base`` is the round trip, ns.
+    """
     after_ack = maximum(c.ack_to_release - base, 0)
     return c.only(c.tsval_delay * MS - after_ack > CLOCK_ERROR * MS)
 
 
 def _soon_enough(pure: Candidates, base: int) -> Candidates:
-    """Those that may be compared with what an ACK releases after ``base`` ns: surely a pause is longer."""
+    """Those that may be compared with what an ACK releases after ``base`` ns: what takes longer is surely a pause."""
     return pure.only(pure.ack_to_release < 2 * base + SURELY_PAUSE)
 
 
 def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
-    """Whether that end may be nearer than its few reactions show: what it sends follows the ACK, and nothing else.
+    """Whether that end may be nearer than its few reactions show, because what it sends follows the ACK.
 
-    By no more than its reactions vary.
+    It may be nearer by no more than its reactions vary.
     """
     reactions = observed.program.reactions
     if not reactions.by_kernel or not follows_ack(soon_enough):
@@ -297,7 +308,8 @@ def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
 def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidates:
     """Those that seem held, on connections with no sign of TCP_NODELAY, where other connections show it.
 
-    A round trip behind the ACK, all of them: among connections that do not wait, a few have shown it by chance.
+    All of them must come a round trip behind the ACK, because a few connections that do not wait look like this by
+    chance.
     """
     others = pure.not_among(pure.connection, list(observed.sent_before))
     held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), Judged())
@@ -309,10 +321,10 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
 def _with_those_held_up(
     prompt: Candidates, late: Candidates, pure: Candidates, observed: Observed, judged: Judged
 ) -> Candidates:
-    """The prompt ones, and a few late ones that the path delayed, if early ACKs show that the program writes at once;
-    and what left at once by its timestamps, and stood in a queue.
+    """The prompt ones, with late ones that the path held up: a few, if early ACKs show that the program writes at
+    once; and those that left at once by their timestamps, and stood in a queue.
 
-    None if the program writes at once and more are late: no path delays only those.
+    None if the program writes at once, but more than a few are late: no path delays only those.
     """
     if comes_early_too(pure, observed):
         are_few = len(late) <= A_FEW * len(prompt)
@@ -331,13 +343,14 @@ def _with_those_held_up(
 def _is_one_in_flight(prompt: Candidates, observed: Observed) -> bool:
     """Whether messages leave in the same pieces each time, each behind the ACK of the one before, late or early.
 
-    Nagle's algorithm merges what it holds; so here the program itself waits for each piece's ACK, or keeps that pace.
+    Nagle's algorithm merges what it holds; so if nothing is merged, the program itself waits for each piece's ACK, or
+    keeps that pace.
     """
     early = observed.early
     soon = early.only(early.ack_to_release <= highest(prompt.ack_to_release))
     both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
     most_common = Counter((int(one), int(other)) for one, other in both).most_common(PIECES)
-    pieces = sum(count for _, count in most_common if count > 1)  # what came once is not always the same
+    pieces = sum(count for _, count in most_common if count > 1)  # what came once does not show a pattern
     follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
         among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
     )
@@ -371,16 +384,16 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
     if len(prompt) < CONCLUSIVE or len(answers) < CONCLUSIVE:
         return False
     longer = percentile(prompt.ack_to_release, 50) - percentile(answers, 50)
-    # Where the path varies more, the fastest tell: on it a kernel is no slower than the program behind it.
+    # If the path varies more, the fastest tell: a kernel is no slower than the program that it serves.
     soonest = percentile(prompt.ack_to_release, 10) - percentile(answers, 25)
     slower = max(SLOWER, 2 * observed.setting.resolution)
     return longer > max(slower, middle_half(answers)) or (len(prompt) >= 2 * CONCLUSIVE and soonest > slower)
 
 
 def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
-    """Whether most passed sooner than anything that end ever reacted with: then before the ACK could have arrived.
+    """Whether most passed sooner than any reaction of that end, so before the ACK could have arrived.
 
-    Not where they vary by more than they are sooner, and follow the ACK: then it is the path that varies.
+    False if they vary by more than they are sooner, and follow the ACK: then the path varies.
     """
     fastest, reactions = observed.sender_fastest, observed.program.reactions
     releases = prompt.ack_to_release
@@ -395,8 +408,9 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
 def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
     """Whether releases take clearly longer than that end's kernel takes to answer, with ACKs that are not delayed.
 
-    By more than three standard errors of the path, and than their length takes on a slow link. On a path that varies
-    as much as the shortest timers, slower ACKs may have been delayed: there releases are compared that are no slower.
+    That is longer by more than three standard errors of the path, and than their bytes take on a slow link. On a path
+    that varies as much as the shortest timers last, slower ACKs may have been delayed, so only releases that are no
+    slower are compared.
     """
     reactions = observed.program.reactions
     latest = observed.sender_fastest + PATH_JITTER
@@ -415,9 +429,9 @@ def _is_slower_than_acks(prompt: Candidates, observed: Observed) -> bool:
 def _is_slower_than_any_ack_nearby(prompt: Candidates, observed: Observed) -> bool:
     """Whether nearly all come later than that end's ACKs, none of which was delayed, on a path up to NEARBY.
 
-    What a relay passes on, woken by the tick that fires its peer's delayed-ACK timer, took WOKEN longer and more; its
-    answers, which come from its origin, longer still. What a kernel released took up to 160 µs longer, but as long as
-    its program's answers.
+    If the tick that fires a relay's peer's delayed-ACK timer wakes the relay, what it passes on took WOKEN longer
+    than ACKs, or more; its answers, which come from its origin, took longer still. What a kernel released took up to
+    160 µs longer, but so did its program's answers.
     """
     reactions = observed.program.reactions
     quick = reactions.by_kernel_before(observed.sender_fastest + PATH_JITTER)
@@ -432,10 +446,10 @@ def _is_slower_than_any_ack_nearby(prompt: Candidates, observed: Observed) -> bo
 
 
 def _without_their_length(c: Candidates, observed: Observed) -> Column:
-    """From ACK to release, ns, less what the bytes of the release take on as slow a link as this one may be.
+    """From ACK to release, ns, less the time that the bytes of the release take on as slow a link as this one may be.
 
-    How much later than ACKs its fastest answers come shows how slow it is at most: such an answer is a trigger. So
-    does how much later than its fastest reaction a release comes.
+    Two things limit how slow it is: by how much that end's fastest answers are later than its ACKs (such an answer is
+    a trigger), and by how much a release is later than its fastest reaction.
     """
     reactions, least = observed.program.reactions, lowest(c.trigger_bytes)
     quick, answers = reactions.by_kernel, reactions.data
@@ -448,7 +462,7 @@ def _without_their_length(c: Candidates, observed: Observed) -> Column:
 
 
 def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool:
-    """Whether all came later than that end's kernel answers, and most sooner than its program does."""
+    """Whether all came later than that end's kernel answers, but most sooner than its program answers."""
     reactions, base = observed.program.reactions, observed.sender_fastest
     quick = reactions.by_kernel_before(base + PATH_JITTER)
     usual, answers = percentile(prompt.ack_to_release, 50), reactions.data
@@ -459,9 +473,9 @@ def _is_between_acks_and_answers(prompt: Candidates, observed: Observed) -> bool
 
 
 def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without those that come later than by a round trip, if most do, and no reaction of that end's kernel does.
+    """Without those that come later than by a round trip, if most do, but no reaction of that end's kernel does.
 
-    Its program's answers vary as much, but not because of the path: these may be its pauses.
+    Its program's answers vary as much, but not because of the path: these releases may be its pauses.
     """
     soonest, latest = round_trip_bounds(observed.sender_fastest)
     by_kernel = observed.program.reactions.by_kernel_before(observed.sender_fastest + DELAYED)
@@ -494,8 +508,8 @@ def _both_send_unasked(pure: Candidates, observed: Observed) -> bool:
 def _latest_release(pure: Candidates, answers: list[int], base: int) -> float:
     """How long after the ACK a release may pass, ns: as late as that end's own answers do.
 
-    But for the slowest of them, which may be of its program: no later than two medians, or three where the
-    candidates show one behaviour only.
+    The slowest of these do not count, because the program may have made them late: the limit is two medians, or three
+    if the candidates show one behaviour only.
     """
     latest = latest_answer(answers, base)
     if len(answers) >= ANSWERS:

@@ -1,7 +1,7 @@
 """Programs that do one thing on some connections and another on others: judged together, the two hide each other.
 
-A pool may hold data on one connection, and pause or have TCP_NODELAY on the next. So where most of what a program did
-is no stall, its connections are judged by themselves, too. docs/proof.md, rule 9.
+A pool may hold data on one connection, and pause or have TCP_NODELAY on the next. So if most of a program's
+candidates are no stalls, its connections are judged by themselves, too. docs/proof.md, rule 9.
 """
 
 from typing import NamedTuple
@@ -16,15 +16,16 @@ from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN
 
-MOSTLY_STALLS = 0.5  # of the candidates with late ACKs: where so many are stalls, nothing hides them
+MOSTLY_STALLS = 0.5  # of the candidates with late ACKs: if so many are stalls, nothing hides them
 MOST_CONNECTIONS = 30  # that are judged by themselves
 
 
 def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Judged:
-    """What is decided of the candidates of one program, judged as :func:`prove` does, and by connection if need be.
+    """What is decided about the candidates of one program, judged as :func:`prove` does, and by connection if need
+    be.
 
-    The parameters are those of :func:`prove`. Where the kernel was asked whether data waited, that tells connections
-    apart already.
+    The parameters are those of :func:`prove`. If the kernel was asked whether data waited, its answers distinguish
+    the connections already.
     """
     together = prove(c, program, setting)
     late = c.only((c.late_by(0) >= LEAST_DELAY) & (c.ack_frame > 0) & (c.pure > 0))
@@ -34,14 +35,14 @@ def prove_by_behaviour(c: Candidates, program: Program, setting: Setting) -> Jud
 
 
 def _judged_apart(c: Candidates, late: Candidates, program: Program, setting: Setting, together: Judged) -> Judged:
-    """What is decided of connections that hold and of the others, or else what was decided of them ``together``.
+    """What is decided about connections that hold and the others, or else what was decided about them ``together``.
 
-    Ten stalls or more on some connections are stalls where the others certainly do something else: none of the
-    others has a stall or a candidate left open, and the others are no more than three of four, because of many
-    connections the pauses of a few end right behind the ACK by chance. They are stalls, too, where a kernel certainly
-    let the data go: at the sender, sooner than any program is woken. Otherwise what was found together stands;
-    where no stall was, all that are found here are left open. No stall that was found together is lost. What together
-    was left open because of the path stays so.
+    Ten stalls or more on some connections count if the others certainly do something else: none of the others has a
+    stall or a candidate left open, and the others are no more than three of four, because of many connections the
+    pauses of a few end right behind the ACK by chance. They also count if a kernel certainly released the data: at
+    the sender, sooner than any program is woken. Otherwise what was found together stands; if that was no stall, all
+    that are found here are left open. No stall that was found together is lost. What was left open together because
+    of the path stays so.
     """
     alone = _judged_alone(c, late, program, setting)
     on_those = prove(c.among(c.connection, alone.holding), program, setting)
@@ -70,7 +71,7 @@ class _Alone(NamedTuple):
 
 
 def _judged_alone(c: Candidates, late: Candidates, program: Program, setting: Setting) -> _Alone:
-    """What each connection with five late candidates is by itself; of many connections, those with the most."""
+    """What each connection with five late candidates shows by itself; of many connections, those with the most."""
     holding: list[int] = []
     are_open, tried = False, 0
     for group in sorted(groups(late.connection), key=len, reverse=True)[:MOST_CONNECTIONS]:
@@ -92,12 +93,12 @@ def _seemingly_held(judged: Judged) -> int:
 
 
 def _are_left_to_the_path(held: Candidates, together: Judged) -> bool:
-    """Whether most are open because of the path: fewer ACKs do not tell better what it varies by."""
+    """Whether most are open because of the path: fewer ACKs do not show better how much it varies."""
     of_path = [rows for obstacle, rows in together.unresolved if obstacle is Obstacle.PATH_VARIES]
     return 2 * sum(total(among(held.row, rows)) for rows in of_path) > len(held)
 
 
 def _are_at_once(late: Candidates, observed: Observed) -> bool:
-    """Whether nearly all leave their host sooner after the ACK than any program that it wakes."""
+    """Whether nearly all leave their host sooner after the ACK than from any program that it wakes."""
     is_told = observed.is_at_sender and observed.setting.resolution <= FINE
     return is_told and percentile(late.ack_to_release, 90) <= SOONEST_WOKEN

@@ -1,6 +1,6 @@
 """What the kernel said while guard or watch recorded the capture: did data wait in the socket before the ACK came?
 
-Data that waited there was held; data that was not yet written when the ACK came was not. So where the kernel has
+Data that waited there was held; data that was not yet written when the ACK came was not. So if the kernel has
 answered, no timing is needed. docs/proof.md, "What the kernel said".
 """
 
@@ -25,8 +25,8 @@ class KernelSplit(NamedTuple):
     Attributes
     ----------
     waiting : those whose data waited before the ACK came: stalls
-    at_least : how long it waited in the median one of these, at least, ns
-    rest : those of which the kernel did not say: the packets decide
+    at_least : how long data waited in the median one of these, at least, ns
+    rest : those about which the kernel did not say enough: the packets decide
     """
 
     waiting: Candidates
@@ -37,8 +37,8 @@ class KernelSplit(NamedTuple):
 def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> KernelSplit:
     """Divide late candidates by what the kernel said; reject, or leave open, those of programs that had not written.
 
-    The kernel is asked every 10 to 20 ms, so not during each wait. Of the waits between, data that left as soon after
-    the ACK was held as well, unless the kernel said that nothing waited when that of the others did. Where it never
+    The kernel is asked every 10 to 20 ms, so not during each wait. In the other waits, data that left as soon after
+    the ACK was held as well, unless the kernel said that nothing waited at a time when the seen data did. If it never
     said that data waited, however late in the wait it was asked, none did.
     """
     said, just_before = observed.setting.kernel_answers, late.usual_wait / 8
@@ -73,8 +73,8 @@ def _with_those_alike(
 def _without_corking_connections(waiting: Candidates, late: Candidates, observed: Observed) -> Candidates:
     """Without connections on which more than a few left later than a kernel sends what Nagle's algorithm held.
 
-    TCP_CORK keeps data waiting, too, and not the ACK ends that, but the program: after it, or a while before. Of what
-    left before, as large a share is taken to have waited as of the ``late`` candidates.
+    TCP_CORK keeps data waiting, too, but the program ends that, not the ACK: after the ACK, or a while before. Of the
+    data that left before, the same share is taken to have waited as of the ``late`` candidates.
     """
     latest = PAUSE + (observed.sender_fastest if observed.is_away else 0)
     before: Counter[int] = Counter()
@@ -92,7 +92,7 @@ def _without_corking_connections(waiting: Candidates, late: Candidates, observed
 def _set_aside_unwritten(
     late: Candidates, holding: set[int], said: AnswersByCandidate, just_before: float, judged: Judged
 ) -> Candidates:
-    """Without the connections on which nothing ever waited: their programs themselves wait for something.
+    """Without the connections on which nothing ever waited: there the program itself waits for something.
 
     ``holding`` are the connections on which data waited.
     """
@@ -121,9 +121,9 @@ def _reject_unwritten(late: Candidates, said: AnswersByCandidate, judged: Judged
 
 
 def _had_not_written(late: Candidates, said: AnswersByCandidate, just_before: float) -> bool:
-    """Whether the kernel said of ten that nothing waited, and never that data did.
+    """Whether the kernel said of ten that nothing waited, and of none that data did.
 
-    Of one at least, no longer than ``just_before`` (ns) before the ACK.
+    It must have said so at least once no longer than ``just_before`` (ns) before the ACK.
     """
     rows = list(map(int, late.row)) if said.unwritten else []
     asked = [said.unwritten[row] for row in rows if row in said.unwritten]
@@ -142,10 +142,10 @@ def _is_not_denied(row: int, long: float, said: AnswersByCandidate) -> bool:
 
 
 def _waited_at_least(late: Candidates, waited: list[int], said: AnswersByCandidate) -> float:
-    """How long data waited in the median one that left soon after the ACK, ns; ``waited`` is how long where seen."""
+    """How long data waited in the median one that left soon after the ACK, ns; ``waited`` are the waits seen."""
     prompt = late.only(late.ack_to_release <= PAUSE)
     if not any(int(row) in said.unwritten for row in prompt.row):
-        return percentile(waited, 90)  # what was seen of some holds for all
+        return percentile(waited, 90)  # what was seen in some holds for all
     asked = [int(row) for row in prompt.row if int(row) in said.waited or int(row) in said.unwritten]
     return percentile([said.waited.get(row, 0) for row in asked], 50)
 

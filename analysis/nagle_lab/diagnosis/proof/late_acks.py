@@ -28,9 +28,9 @@ LONGEST_WAIT = LONGEST_TIMER + 50 * MS  # as captured, where the path varies
 def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The candidates whose ACK was late: a delayed-ACK timer, not the path, made it so. docs/proof.md, rule 1.
 
-    The others are added to ``judged``: as not late, and of these what Nagle's algorithm held for a round trip; or as
-    unresolved where the path may have made pure ACKs late, but for what is surely a pause. Where it may have made
-    piggybacked ones late, nothing is added.
+    The others are added to ``judged``: as not late, and those of them that Nagle's algorithm held for a round trip;
+    or, if the path may have made pure ACKs late, as unresolved, except those that are surely pauses. Candidates whose
+    piggybacked ACKs it may have made late are not added.
     """
     peer_fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
     waits = c.late_by(peer_fastest)
@@ -59,12 +59,13 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
 
 
 def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without those whose ACKs came sooner than a timer of Linux fires, where their host is a Linux, and far or few.
+    """Without those whose ACKs came sooner than a timer of Linux fires, if their host is a Linux, and far or they are
+    few.
 
-    Their host was late, or the path was: a radio that sleeps, for example. Many of a near one show which, by the gap
-    that a timer, or a program that reads late, leaves before them: a busy host delays by any time. A Linux is known
-    by its timestamps; or by its timer, and then those are set aside beside which as many came a little sooner, or
-    some came as much later than the timer.
+    Their host was late, or the path was: a radio that sleeps, for example. Many ACKs of a near host show what made
+    them late: a timer, or a program that reads late, leaves a gap before them, but a busy host delays by any time. A
+    Linux is known by its timestamps, or by its timer. In the second case the sooner ones are set aside if as many
+    ACKs came a little sooner still, or some came as much later than the timer.
     """
     waits = held.late_by(observed.peer_fastest)
     sooner = held.only(waits < SOONEST_TIMER)
@@ -87,10 +88,11 @@ def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged
 
 
 def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
-    """Those whose peer does nothing sooner than a delayed-ACK timer fires, though no handshake shows how far it is.
+    """Those whose peer does nothing sooner than a delayed-ACK timer fires, and no handshake shows how far away it is.
 
     A client that thinks for longer than 40 ms, on a connection that began before the capture, acknowledges everything
-    by its timer. Where its data comes as soon as its ACKs do, and later than Linux's timer, the path takes so long.
+    by its timer. If its data comes as soon as its ACKs do, and both later than Linux's timer, the path takes that
+    long.
     """
     unsure = held.only((held.trigger_to_ack >= LINUX_TIMER) & (held.trigger_to_ack < LONGEST_WAIT))
     if not len(unsure) or not len(unsure := unsure.only(unsure.is_path_known == 0)):
@@ -102,7 +104,7 @@ def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
 
 
 def _held_for_a_round_trip(observed: Observed) -> Candidates:
-    """What followed early ACKs at once: Nagle's algorithm held it for as long as these took."""
+    """What followed early ACKs at once: Nagle's algorithm held it until these came."""
     early = observed.early
     waits_for_acks = observed.program.sent_without_waiting(by_timestamps=True).total() <= HARDLY_ANY * len(early)
     if len(early) < CONCLUSIVE or not waits_for_acks:
@@ -113,8 +115,8 @@ def _held_for_a_round_trip(observed: Observed) -> Candidates:
 def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> None:
     """Leave open what late ACKs may have released; at the sender only what followed before a PAUSE.
 
-    Not after a connection was seen to send small data beside unacknowledged small data, if it did so more often than
-    all of these came: it does not wait, whatever made its ACKs late.
+    Candidates are rejected instead if their connection had sent small data beside unacknowledged small data before,
+    and does so more often than there are candidates: it does not wait, whatever made its ACKs late.
     """
     not_waiting = pure.only((pure.not_held > max(REPEATED, len(pure))) & (pure.trigger_frame > pure.first_not_held))
     judged.reject(not_waiting, Rejected.NAGLE_OFF)
@@ -125,9 +127,10 @@ def _leave_to_the_path(pure: Candidates, observed: Observed, judged: Judged) -> 
 
 
 def _round_trips_to_peers(pure: Candidates, peers: Reactions) -> Column:
-    """Round trips to the peers, ns: by their handshakes; of few, by the fastest reaction on each connection.
+    """Round trips to the peers, ns: by handshakes; if these are few, by the fastest reactions on connections.
 
-    Where there are hardly any, and all else takes alike, by that: a SYN proxy may have answered those.
+    If there are hardly any handshakes, and all other reactions take alike, by these: a SYN proxy may have answered
+    the handshakes.
     """
     others = peers.ack or peers.data
     if len(peers.handshake) >= COMPARABLE:
@@ -138,9 +141,9 @@ def _round_trips_to_peers(pure: Candidates, peers: Reactions) -> Column:
 
 
 def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) -> bool:
-    """Whether the path may have made these pure ACKs late; ``c`` are all candidates with a pure ACK."""
+    """Whether the path may have made the pure ACKs of ``late`` late; ``c`` are all candidates with a pure ACK."""
     waits, peers = late.late_by(observed.peer_fastest), observed.program.peer_reactions
-    are_few = len(late) <= HARDLY_ANY * len(c)  # a timer delays more of many
+    are_few = len(late) <= HARDLY_ANY * len(c)  # of many ACKs a timer delays more
     if _begin_at_linux_timer(waits, observed):
         return False
     takes_as_long = _path_takes_as_long_as_a_timer(c)
@@ -163,9 +166,9 @@ def _is_made_by_the_path(late: Candidates, c: Candidates, observed: Observed) ->
 
 
 def _begin_at_linux_timer(waits: Column, observed: Observed) -> bool:
-    """Whether hardly any ACK of a trigger came sooner than Linux's timer fires; of that end's first ACKs some did.
+    """Whether hardly any ACK of a trigger came sooner than Linux's timer fires, but some first ACKs did.
 
-    Others of these were as late, so that they are of the same time. A path that varies delays all by any time.
+    Other first ACKs were as late, so they are of the same time. A path that varies delays all of them by any time.
     """
     acks = [ns - observed.peer_fastest for ns in observed.program.peer_reactions.ack]
     sooner = sum(ns < LINUX_TIMER for ns in acks)
@@ -177,7 +180,8 @@ def _begin_at_linux_timer(waits: Column, observed: Observed) -> bool:
 def _was_path_seen_to_delay(late: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether ACKs were under way for so long, by their timestamps, that the data before them may have been, too.
 
-    Half as many others as there are late ones, two at least, would be late but for that.
+    That is so if others, half as many as the late ones and at least two, would be late if timestamps did not show
+    this.
     """
     fastest, margin = observed.peer_fastest, late_margin(observed.peer_fastest)
     by_path = c.only((c.captured_late_by(fastest) >= margin) & (c.late_by(fastest) < margin))
@@ -185,16 +189,16 @@ def _was_path_seen_to_delay(late: Candidates, c: Candidates, observed: Observed)
 
 
 def _path_takes_as_long_as_a_timer(c: Candidates) -> bool:
-    """Whether most ACKs that were long under way took as long as Linux's timer, by timestamps: data may, too."""
+    """By timestamps, whether most ACKs that were long under way took as long as Linux's timer: data may have, too."""
     long_under_way = c.only(c.ack_delayed >= LINUX_TIMER / 2).ack_delayed
     return 2 * _as_long_as_linux_timer(long_under_way) > len(long_under_way)
 
 
 def _are_sent_by_a_timer(late: Candidates, observed: Observed) -> bool:
-    """Whether nearly all were sent as late as Linux's timer fires and later, by their timestamps, and some no later.
+    """By timestamps, whether nearly all were sent when Linux's timer fires or later, and some no later than that.
 
-    Timestamps tell how long ACKs were under way, and not their data. So not where neither a quarter of the ACKs, in
-    time, nor sooner data shows that the path takes no longer meanwhile.
+    Timestamps show how long ACKs were under way, but not the data before them. So False if nothing shows that the
+    path has not become longer: neither a quarter of the ACKs in time, nor data that comes sooner.
     """
     peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
     when_sent = late.only(late.ack_delayed >= 0)
@@ -213,9 +217,9 @@ def _as_long_as_linux_timer(times: Column) -> int:
 
 
 def _all_else_is_as_late(waits: Column, more: list[int], enough: int = REPEATED) -> bool:
-    """Whether a path that varies made ACKs late: all else of those ends came as late.
+    """Whether a path that varies made ACKs late: everything else from those ends came as late.
 
-    ``more`` is how much later than the fastest that came, ns; ``enough`` is how many of it tell.
+    ``more`` is how much later than the fastest that came, ns; ``enough`` is how many such times are enough to tell.
     """
     varies = spread(waits) > TIMER_SPREAD
     if len(more) < enough:
@@ -230,10 +234,10 @@ def _what_no_timer_delays_is_as_late(late: Candidates, observed: Observed) -> bo
 
 
 def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
-    """Whether a quarter of an end's handshakes, two at least, are; each compared on its connection.
+    """Whether a quarter of an end's handshakes, at least two, are as late as these ACKs.
 
-    Those of the sender count where the peer is away from the capture point: what delays one part of a path may delay
-    the other.
+    Each is compared on its connection. The sender's handshakes count if the peer is away from the capture point: what
+    delays one part of a path may delay the other.
     """
     peer_fastest, program = observed.peer_fastest, observed.program
     least = percentile(late.late_by(peer_fastest), 10) - PATH_JITTER / 2 + observed.setting.resolution
@@ -243,7 +247,7 @@ def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
 
 
 def _releases_are_as_late(late: Candidates, observed: Observed) -> bool:
-    """Whether a tenth of them, three at least, is released so much later, between two ends that are both away."""
+    """Whether a tenth of the releases, at least three, are late by as much as the ACKs, if both ends are away."""
     if not observed.is_away or observed.peer_fastest < AT_CAPTURE_POINT:
         return False
     usual = percentile(late.late_by(observed.peer_fastest), 50)
@@ -253,19 +257,21 @@ def _releases_are_as_late(late: Candidates, observed: Observed) -> bool:
 
 
 def _follow_those_in_time(waits: Column, c: Candidates, observed: Observed) -> bool:
-    """Whether ACKs sooner than any timer of Linux fires begin where those in time end: a timer would leave a gap."""
+    """Whether ACKs sooner than any timer of Linux fires come right behind those in time: a timer would
+    leave a gap.
+    """
     before = _just_in_time(c, observed)
     return before >= max(REPEATED, HARDLY_ANY * len(waits)) and percentile(waits, 90) < SOONEST_TIMER
 
 
 def _just_in_time(c: Candidates, observed: Observed) -> int:
-    """How many ACKs were in time, but longer than the fastest by half of the margin of late ones, or more."""
+    """How many ACKs were in time, but later than the fastest by at least half of the margin of late ones."""
     margin, waits = late_margin(observed.peer_fastest), c.late_by(observed.peer_fastest)
     return total((waits >= margin / 2) & (waits < margin))
 
 
 def _waits_differ(waits: Column, observed: Observed) -> bool:
-    """Whether ACKs are late by different times, some shorter than Linux's timer: a timer has one time."""
+    """Whether ACKs are late by different times, and some by less than Linux's timer: a timer has one time."""
     least = percentile(waits, 10)
     varies = percentile(waits, 90) - least
     has_one_time = _has_one_time(waits)
@@ -277,9 +283,9 @@ def _waits_differ(waits: Column, observed: Observed) -> bool:
 
 
 def _has_one_time(waits: Column) -> bool:
-    """Whether more than a few are as long as Linux's timer makes them, or as the median, and few a little shorter.
+    """Whether more than a few waits are as long as Linux's timer, or the median, and few are a little shorter.
 
-    So are those of a timer; of a path that varies, any are.
+    A timer's waits are like that; those of a path that varies have any length.
     """
     for least in (LINUX_TIMER, percentile(waits, 50) - TIMER_SPREAD / 2):
         alike = total((waits >= least) & (waits <= least + TIMER_SPREAD))
@@ -290,10 +296,10 @@ def _has_one_time(waits: Column) -> bool:
 
 
 def _vary_though_linux(pure: Candidates, observed: Observed) -> bool:
-    """Whether ACKs with timestamps, as Linux sends, are late by times that no timer of Linux has.
+    """Whether ACKs with timestamps, as Linux sends, are late by times that no timer of Linux produces.
 
     Then their host sleeps, as a radio does, or is a virtual machine that waits for a processor. lwIP's and smoltcp's
-    ACKs are late by their timer's phase, but have no timestamps. Times are as exact as the clock's resolution.
+    ACKs are late by their timer's phase, but have no timestamps. The clock's resolution is allowed for.
     """
     if len(pure) < CONCLUSIVE or 2 * total(pure.tsval_delay >= 0) <= len(pure):
         return False
@@ -308,7 +314,7 @@ def _vary_though_linux(pure: Candidates, observed: Observed) -> bool:
 def _every_ack_is_as_late(waits: Column, observed: Observed) -> bool:
     """Whether a queue that filled up after the handshakes may delay all ACKs, and no data came sooner.
 
-    Not where they are as alike as those of a timer, and as late as Linux's: unless data begins to come as late.
+    If the ACKs are as alike as those of a timer, and as late as Linux's, the soonest data must also come as late.
     """
     peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
     if len(peers.ack) < CONCLUSIVE or percentile(peers.ack, 10) - peer_fastest < late_margin(peer_fastest):
@@ -319,7 +325,9 @@ def _every_ack_is_as_late(waits: Column, observed: Observed) -> bool:
 
 
 def _begins_as_late(data: list[int], round_trip: float) -> bool:
-    """Whether the soonest ``data`` comes as late as ACKs do: a path delays both, and a program thinks as it likes."""
+    """Whether the soonest ``data`` comes as late as ACKs do: a path delays both alike, a program thinks as long as it
+    likes.
+    """
     shortest, longest = round_trip_bounds(int(round_trip))
     return len(data) >= COMPARABLE and shortest <= percentile(data, 5) <= longest
 
@@ -334,14 +342,14 @@ def _data_comes_sooner(waits: Column, observed: Observed) -> bool:
 def _are_alike_and_alone(waits: Column, c: Candidates, observed: Observed) -> bool:
     """Whether most late ACKs are as late as Linux's timer makes them, on a path that delays hardly any other.
 
-    Of three or four, all.
+    If there are only three or four, all of them must be.
     """
     if len(waits) < REPEATED or len(c) - len(waits) < CONCLUSIVE or percentile(waits, 50) < LINUX_TIMER:
         return False
     if len(waits) < COMPARABLE and not LINUX_TIMER <= lowest(waits) <= highest(waits) <= LINUX_TIMER + TIMER_SPREAD:
         return False
     if percentile(waits, 90) - percentile(waits, 25) > TIMER_SPREAD:
-        return False  # a queue, or a radio that sleeps, is on and off, too
+        return False  # a queue, or a radio that sleeps, may also delay only some
     in_time = c.only(c.late_by(observed.peer_fastest) < late_margin(observed.peer_fastest))
     return len(in_time) >= CONCLUSIVE and percentile(in_time.late_by(observed.peer_fastest), 95) <= PATH_JITTER / 2
 
@@ -356,7 +364,9 @@ def _as_many_came_a_little_sooner(late: Candidates, c: Candidates, observed: Obs
 
 
 def _as_much_beyond_the_timer(sooner: Column, waits: Column) -> bool:
-    """Whether some of the ``waits`` for Linux's timer took longer by as much as ``sooner`` ones in all; ns."""
+    """Whether some of the ``waits`` for Linux's timer were longer than it by as much as the ``sooner`` ones took in
+    all; ns.
+    """
     longer = total(waits >= LINUX_TIMER + percentile(sooner, 50))
     return longer >= max(REPEATED, A_FEW * total(waits >= LINUX_TIMER)) and _has_one_time(waits)
 
@@ -365,7 +375,7 @@ def _as_much_beyond_the_timer(sooner: Column, waits: Column) -> bool:
 
 
 def is_delayed_ack(wait: Column, reaction: Column) -> Column:
-    """Whether an ACK took longer than its sender's fastest ``reaction`` by what a delayed-ACK timer adds.
+    """Whether an ACK took longer than its sender's fastest ``reaction`` by as much as a delayed-ACK timer adds.
 
     That is at least :data:`DELAYED` and less than :data:`LONGEST_TIMER`; both times are ns, at the capture point.
     """

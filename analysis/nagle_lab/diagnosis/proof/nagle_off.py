@@ -1,4 +1,4 @@
-"""Where Nagle's algorithm was off: a program that sends small data beside unacknowledged small data does not hold it.
+"""Where Nagle's algorithm was off: then a program sends small data beside unacknowledged small data.
 
 A few connections, or a stretch of one, say nothing about the others: TCP_NODELAY is an option of each socket, and can
 be set and cleared at any time. docs/proof.md, rule 10.
@@ -31,17 +31,17 @@ from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, sent_later, sta
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN, slowest_release
 from nagle_lab.tcp.events import MS, PROBE, US, Echo
 
-# Later behind the trigger it may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
+# What comes later behind the trigger may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
 NO_PROBE = PROBE * 9 // 10
-NO_CHANCE = 0.001  # that so many in a row wait, or seem to, where others of that connection do not
-UNLIKELY = 0.05  # the same, where they are only left open
-SURELY_APART = 80 * US  # its fastest reaction: the sender is not where it was captured, but may be near
-STEADY = 1 / 8  # of what a path may vary: what it varies when it is quiet
-PAUSE_VARIES = 0.05  # share: so much sooner or later data leaves, at most, after the same pause
-NOT_BESIDE = 2 / 3  # share of the data within 3 × PAUSE_VARIES of a pause: with more within PAUSE_VARIES, it is one
-OFTEN = 0.5  # times the candidates: a connection on which more data did not wait is seen not to wait for ACKs
-# The same of a program where packets are astray and timestamps do not tell which; and it must be more than
-# ASTRAY_TIMES what the packets astray alone make look so.
+NO_CHANCE = 0.001  # that so many in a row wait, or seem to, while others of that connection do not
+UNLIKELY = 0.05  # the same, if they are only left open
+SURELY_APART = 80 * US  # fastest reaction: if slower, the sender is not at the capture point, but may be near
+STEADY = 1 / 8  # of what a path may vary: that much it varies when it is quiet
+PAUSE_VARIES = 0.05  # share: the most by which data leaves sooner or later after the same pause
+NOT_BESIDE = 2 / 3  # of the data within 3 × PAUSE_VARIES: if more is within PAUSE_VARIES, it is a usual pause
+OFTEN = 0.5  # times the candidates: if more data did not wait on a connection, it does not wait for ACKs
+# The same for a program if packets are astray and timestamps do not tell which; and the data must be more than
+# ASTRAY_TIMES as much as packets that are astray would make look so.
 WHERE_ASTRAY, ASTRAY_TIMES = 0.3, 3
 
 
@@ -50,8 +50,8 @@ def set_aside_nagle_off(
 ) -> tuple[Candidates, Counter[tuple[int, int]]]:
     """Without the connections that are seen not to wait for ACKs; the program's other connections are judged.
 
-    On these, only what may have been held before TCP_NODELAY was set, or after it was cleared. What ``no_waits`` says
-    of where that is so is left out.
+    Of the connections set aside, only what may have been held before TCP_NODELAY was set, or after it was cleared,
+    stays. ``no_waits`` is returned without the connections of that data.
     """
     late = _set_aside_mixed(late, observed, judged)
     by_connection = _by_connection(no_waits)
@@ -71,15 +71,15 @@ def set_aside_nagle_off(
 def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Without connections on which other small data, sent in between, did not wait, however soon behind the trigger.
 
-    What a capture loses or swaps looks the same, so only where it did neither. What left its host before that data,
-    sooner behind the ACK than any program sends that sleeps, was not in between.
+    What a capture loses or swaps looks the same, so it must have done neither. What left its host before that data,
+    sooner behind the ACK than from any program that sleeps, was not in between.
     """
     if observed.setting.astray_share:
         return late
     right_behind = _sent_right_behind(late, observed)
     beside = _sent_without_waiting_by_connection(observed) + right_behind
     often = late.among(late.connection, _often(beside, late))
-    # Where the first ones came before any of these, the option may be set and cleared.
+    # If the first candidates came before any such data, the option may be set and cleared.
     began_held = often.among(often.connection, sorted(right_behind))
     began_held = began_held.only(began_held.release_frame < began_held.first_not_held)
     apart = may_be_while_on(often, observed) | began_held
@@ -91,9 +91,9 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
 def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
     """Reject what came on connections that do not wait for ACKs.
 
-    But more of it than pauses would may follow the ACK as if it had been held, for the option may be set and cleared
-    again and again. That is held where it leaves its host sooner than any program sends that sleeps; elsewhere it is
-    left open.
+    But more of it than pauses explain may follow the ACK as if it had been held, because the option may be set and
+    cleared again and again. This counts as held if it leaves its host sooner than from any program that sleeps;
+    otherwise it is left open.
     """
     as_if_held = _as_if_held(off, observed)
     if _is_sooner_than_woken(as_if_held, observed):
@@ -105,14 +105,15 @@ def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
 
 
 def _is_sooner_than_woken(c: Candidates, observed: Observed) -> bool:
-    """Whether so many, captured at their sender, follow the ACK sooner than any program sends that sleeps."""
+    """Whether several, captured at their sender, follow the ACK sooner than from any program that sleeps."""
     if observed.nearer_end != "sender" or observed.setting.resolution > FINE or len(c) < COMPARABLE:
         return False
     return percentile(c.ack_to_release, 90) <= SOONEST_WOKEN
 
 
 def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
-    """Those that follow a pure ACK as soon as a kernel lets data go, or by a round trip, if more than chance brings.
+    """Those that follow a pure ACK as soon as a kernel releases data, or by a round trip, if more than chance
+    explains.
 
     What follows data is an answer, and not counted.
     """
@@ -133,12 +134,13 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
 
 
 def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:
-    """How soon, and how late, behind the ACK data is that it lets go, ns: as a path may vary, hardly does, or as
-    that end's answers do.
+    """The soonest and the latest time after an ACK, ns, at which data that it releases may pass.
+
+    There are several such ranges: a path may vary as usual, hardly vary, or vary as that end's answers do.
     """
     fastest, answers = observed.sender_fastest, observed.program.reactions.after_handshake
     soonest, latest = round_trip_bounds(fastest)
-    step = observed.setting.resolution  # times are as exact
+    step = observed.setting.resolution  # times are no more exact than that
     if not observed.is_away:
         yield 0, slowest_release(off, observed) + 2 * step
     if observed.is_away or fastest > SURELY_APART:
@@ -156,7 +158,8 @@ def _sent_without_waiting_by_connection(observed: Observed) -> Counter[int]:
 def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
     """How often small data left within SHORT (tcp/waited.py) of unacknowledged small data, by connection of ``c``.
 
-    Not where most triggers did so: what they wait for is something else, room in the send buffer for example.
+    Without connections on which most triggers did so: what follows these waits for something else, room in the send
+    buffer for example.
     """
     c = c.only(c.not_held > 0)
     if not len(c):
@@ -179,7 +182,7 @@ def _by_connection(no_waits: Counter[tuple[int, int]]) -> Counter[int]:
 
 
 def _often(beside: Counter[int], late: Candidates) -> list[int]:
-    """The connections on which data often did not wait, compared with what seems to wait there."""
+    """The connections on which data often did not wait, compared with the data that seems to wait there."""
     if not beside:
         return []
     held = Counter(listed(late.connection))
@@ -199,9 +202,10 @@ def may_be_while_on(c: Candidates, observed: Observed) -> Candidates:
 def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
     """Those before the first data of their connection that did not wait, or after the last, if too many for chance.
 
-    Then the option was changed in between, and that part is judged as a capture of it alone would be. So it is, too,
-    where on each connection one or two come before that data, on too many for chance: OpenSSH sets the
-    option when a session begins. What seems held is counted, not pauses: they are no sign that data waited.
+    Then the option was changed in between, and that part is judged as a capture of it alone would be. The same
+    applies if one or two come before that data on each connection, and on too many connections for chance: OpenSSH
+    sets the option when a session begins. Only what seems held is counted, not pauses, which are no sign that data
+    waited.
     """
     kept: list[Column] = []
     all_before: list[Column] = []
@@ -231,7 +235,9 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
 
 
 def _seem_held(c: Candidates, observed: Observed) -> Column:
-    """Which follow their ACK at once, and not as long after the trigger as data that did not wait: a pause."""
+    """Which follow their ACK at once, but not as long after the trigger as data that did not wait: that is
+    a pause.
+    """
     latest = observed.sender_fastest + PATH_JITTER if observed.is_away and observed.sender_fastest else PAUSE
     return (c.ack_to_release < latest) & _is_no_pause(c, {ms for *_, ms in observed.program.no_waits})
 
@@ -246,7 +252,9 @@ def _is_no_pause(c: Candidates, pauses: Iterable[int]) -> Column:
 
 
 def _usual_pauses(observed: Observed) -> list[int]:
-    """As long after the trigger, ms, as several of the program's data that did not wait, and few sooner or later."""
+    """How long after the trigger, ms, several of the program's data left that did not wait, and few sooner
+    or later.
+    """
     times: Counter[int] = Counter()
     for (*_, ms), count in observed.program.no_waits.items():
         times[ms] += count
@@ -257,13 +265,13 @@ def _usual_pauses(observed: Observed) -> list[int]:
     def is_usual(pause: int) -> bool:
         alike = within(PAUSE_VARIES, pause)
         are_some = alike >= COMPARABLE and alike > A_FEW * times.total()
-        return are_some and alike > NOT_BESIDE * within(3 * PAUSE_VARIES, pause)  # at any time: a third
+        return are_some and alike > NOT_BESIDE * within(3 * PAUSE_VARIES, pause)  # by chance it is a third
 
     return [pause for pause in times if is_usual(pause)]
 
 
 def _chance_of_run(run: int, held: int, not_held: int) -> float:
-    """How likely the first ``run`` are all of the ``held``, if these and the ``not_held`` come in any order.
+    """How likely it is that the first ``run`` are all ``held``, if these and the ``not_held`` come in any order.
 
     That is C(held + not_held - run, not_held) / C(held + not_held, not_held), the hypergeometric distribution.
     """
@@ -273,8 +281,8 @@ def _chance_of_run(run: int, held: int, not_held: int) -> float:
 
 
 def _chance_of_so_many(times: int, chances: list[float]) -> float:
-    """How likely so many ``times`` or more happens what has these ``chances``, each by itself."""
-    likely = [1.0]  # so often as its place says, of the chances so far
+    """How likely it is that events with these ``chances``, each by itself, happen so many ``times`` or more."""
+    likely = [1.0]  # at each place: that as many of the events so far happened
     for chance in chances:
         without, once_more = [*likely, 0.0], [0.0, *likely]
         likely = [no * (1 - chance) + yes * chance for no, yes in zip(without, once_more, strict=True)]
@@ -294,7 +302,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
 
 
 def _surely_before_nodelay(c: Candidates, observed: Observed) -> Candidates:
-    """The same, captured at their sender and released by its kernel; of part of a capture that is not known."""
+    """The same, captured at their sender and released by its kernel; none if it is only part of a capture."""
     setting = observed.setting
     if observed.nearer_end != "sender" or setting.resolution > FINE or setting.chunk_share < 1:
         return c.none
@@ -302,7 +310,9 @@ def _surely_before_nodelay(c: Candidates, observed: Observed) -> Candidates:
 
 
 def set_aside_held_behind_full(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without those behind full segments, on connections seen not to wait behind these: Linux does not (Minshall)."""
+    """Without those behind full segments, on connections seen not to wait behind full ones: Linux does not
+    (Minshall).
+    """
     behind, times = late.only(is_full(late.trigger_bytes, late.full)), observed.program.not_held_behind_full
     held = Counter(map(int, behind.connection)) if times else Counter()
     off = sorted(connection for connection, count in held.items() if times[connection] > OFTEN * count)
@@ -314,8 +324,8 @@ def set_aside_held_behind_full(late: Candidates, observed: Observed, judged: Jud
 def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
     """How often data was sent before its ACK could arrive, as long after the trigger: its sender waits for no ACK.
 
-    By connection; to the same peers, or, where connections are long, on the same connections. Empty where ACKs that
-    the capture lost or swapped may explain it.
+    By connection; to the same peers or, if connections are long, on the same connections. Empty if ACKs that the
+    capture lost or swapped may explain it.
     """
     peers, connections = (set(map(int, distinct(column))) for column in (late.peer_program, late.connection))
     are_long = len(late) >= REPEATED * len(connections)
@@ -326,7 +336,7 @@ def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[in
         if is_theirs:
             found[connection] += times
     astray, count = observed.setting.astray_share, found.total()
-    if not astray or observed.program.sent_without_waiting(by_timestamps=True):  # they tell most of the lost ones
+    if not astray or observed.program.sent_without_waiting(by_timestamps=True):  # timestamps show most lost ACKs
         return found
     expected = astray * (len(late) + count)
     return found if count > max(WHERE_ASTRAY * len(late), ASTRAY_TIMES * expected + 1) else Counter()

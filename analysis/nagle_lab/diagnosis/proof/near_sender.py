@@ -1,6 +1,6 @@
 """Captured near the sender (within 150 µs): which late ACKs released the data that followed.
 
-A kernel sends what it held sooner after the ACK than a program can that is woken by it, and its times vary less.
+A kernel sends what it held sooner after the ACK than a program that the ACK wakes, and its times vary less.
 docs/proof.md, rule 2.
 """
 
@@ -46,13 +46,14 @@ TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 
 # Where the median release is a kernel's, so are others that take up to SPREAD medians, or SPREAD_NS.
 SPREAD, SPREAD_NS = 3, 100 * US
-ABOUT = 0.06  # share: by so much a pause of 40 ms may differ from a delayed-ACK timer of 40 ms (HZ=250)
-SAME_PAUSE = MS // 2  # by so much pauses of one program differ, at most, if they are all as long
-AS_LONG = 1.01  # times a pause: one that a late ACK ended by chance, median
+ABOUT = 0.06  # share by which a pause of 40 ms may differ from a delayed-ACK timer of 40 ms (HZ=250)
+SAME_PAUSE = MS // 2  # the most by which a program's pauses differ if they are all as long
+AS_LONG = 1.01  # times a usual pause (medians): what ended with a late ACK by chance is no longer
 
-# A connection is judged by itself from so many releases on, if their median is so much above the limit.
+# A connection is judged by itself if it has ENOUGH releases, and their median is CLEARLY times the limit.
 ENOUGH, CLEARLY = 6, 1.3
-# Where most take as long as a program does, data sent so often before its ACK could arrive shows that nothing waits.
+# If most releases take as long as a program does, this share of data sent before its ACK could arrive shows that the
+# program does not wait.
 SENT_ANYWAY_NEAR = 0.01
 
 
@@ -83,7 +84,9 @@ def held_near(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
 def _held_by_release_times(
     pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
 ) -> Candidates:
-    """Of releases behind nothing but their ACK, those as soon as a kernel's: their median is up to ``limit``, ns."""
+    """Those released as soon as by a kernel, of releases behind nothing but their ACK: their median is up to
+    ``limit``, ns.
+    """
     middle = usual_release(near, observed.setting.resolution)
     slow = near.none
     if middle <= limit and observed.setting.resolution <= FINE:
@@ -103,7 +106,7 @@ def _held_by_release_times(
 def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidates, judged: Judged) -> None:
     """Reject all: their program passes on data that arrived meanwhile from other connections.
 
-    But leave them open where data of all those connections together comes so often that it is there by chance.
+    But leave them open if data of all those connections together comes so often that it may have arrived by chance.
     """
     if _expected_of_any(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
         judged.reject(pure - near, Rejected.LATER_RELEASE)
@@ -114,28 +117,28 @@ def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidat
 
 
 def _expected(behind: Candidates) -> float:
-    """Behind how many of these releases data would have arrived by chance, as often as its connection has any."""
+    """Before how many of these releases data would have arrived by chance, as often as its connection has any."""
     both = zip(behind.ack_to_release, behind.arrives_every, strict=True)
     return sum(min(int(release) / max(int(every), 1), 1) for release, every in both)
 
 
 def _expected_of_any(behind: Candidates) -> float:
-    """As :func:`_expected`, where data of any of those connections counts: any may come instead of another."""
+    """As :func:`_expected`, but data of any of those connections counts: one may come instead of another."""
     every_of = dict(zip(listed(behind.arrival), listed(behind.arrives_every), strict=True))
     in_a_ns = sum(1 / max(int(every), 1) for every in every_of.values())
     return sum(min(int(release) * in_a_ns, 1) for release in behind.ack_to_release)
 
 
 def _arrive_by_chance(behind: Candidates, near: Candidates) -> bool:
-    """Whether no more releases stand behind arrivals than chance explains, with three standard deviations."""
+    """Whether no more releases follow arrivals than chance explains, with three standard deviations."""
     by_chance = _expected(behind) / len(behind) * len(near)
     return not is_more_than_chance(len(behind), by_chance)
 
 
 def _slow_connections(near: Candidates, limit: float) -> Candidates:
-    """Those on connections whose median is clearly too late for a kernel, though not that of all.
+    """Those on connections whose median is clearly too late for a kernel, though the median of all is not.
 
-    A busy machine delays some releases of each connection, a relay all of its own.
+    A busy machine delays some releases of each connection, a relay delays all of its own.
     """
     clearly_late = near.only(near.ack_to_release > CLEARLY * limit)
     return near.on_connections_of(clearly_late).on_connections_where(
@@ -187,9 +190,9 @@ def _doubt(prompt: Candidates, pure: Candidates, observed: Observed, bound: floa
 
 
 def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
-    """Whether all early ACKs there are, perhaps one, show a pause about as long as the waits.
+    """Whether all early ACKs, even if it is only one, show a pause about as long as the waits.
 
-    Sooner releases tell a kernel's from a program's by themselves.
+    False if data was also released at once: that alone distinguishes a kernel from a program.
     """
     early = observed.early.on_connections_of(prompt)
     if not len(early) or observed.program.reactions.release:
@@ -202,8 +205,8 @@ def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
 def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
     """Whether data like that, on the same connections, comes as long after the trigger where the ACK came early.
 
-    Then pauses end with the peer's timer by chance: they are exactly as long, where data that was held comes later
-    than after an early ACK. Alike are segments of the same lengths: a program may send others after a pause.
+    Then pauses end with the peer's timer by chance: they are exactly as long, whereas data that was held comes later
+    than after an early ACK. Only segments of the same lengths are compared: a program may send others after a pause.
     """
     early = observed.early.on_connections_of(prompt)
     early = early.among(early.trigger_bytes, prompt.trigger_bytes)
@@ -215,9 +218,9 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
 
 
 def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
-    """Whether pauses that vary as those behind early ACKs do may end so often right behind the late one.
+    """Whether pauses that vary like those behind early ACKs may end this often right behind the late one.
 
-    Those that are all as long may, each time.
+    If they are all as long, they may do so each time.
     """
     varies = 2 * middle_half(observed.early.trigger_to_release)
     by_chance = len(pure) * min(highest(prompt.ack_to_release) / max(varies, 1), 1)
@@ -227,10 +230,10 @@ def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed)
 def _held_on_the_others(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """The prompt ones of connections that were not seen to send before the ACK, if nearly all there are prompt.
 
-    TCP_NODELAY may be set on some of a program's connections and lost on others. Only at the sender; where they are
-    few, or some no sooner than a program that was woken, they are left open. So are prompt ones of connections that
-    were seen to send before the ACK, where there are more than of pauses: the option may be set for some replies. All
-    others are rejected.
+    TCP_NODELAY may be set on some of a program's connections and lost on others. They must be sooner than from a
+    woken program; if not, or if they are few, they are left open. The prompt ones of connections that were seen to
+    send before the ACK are left open, too, if they are more than pauses explain: the option may be set for some
+    replies. All others are rejected.
     """
     others, held = (c.not_among(c.connection, sorted(observed.sent_before)) for c in (pure, prompt))
     if len(held) <= NEARLY_ALL * len(others):
@@ -248,8 +251,9 @@ def _are_sent_anyway(near: Candidates, observed: Observed) -> bool:
 
 
 def _held_sooner_or_before(pure: Candidates, prompt: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """The prompt ones of connections that were not seen to send before the ACK, if sooner than a woken program's; and
-    those that came before TCP_NODELAY was set, or after it was cleared. The other prompt ones are left open.
+    """The prompt ones of connections that were not seen to send before the ACK, if they are sooner than a woken
+    program's, and those that came before TCP_NODELAY was set, or after it was cleared. The other prompt ones are left
+    open.
     """
     others = prompt.not_among(prompt.connection, sorted(observed.sent_before))
     if len(others) and percentile(others.ack_to_release, 50) > HELD:
@@ -273,10 +277,10 @@ def _writes_at_once(observed: Observed) -> bool:
 
 
 def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> bool:
-    """Whether releases at the sender are often late though early ACKs show no pauses: by a program that polls.
+    """Whether releases at the sender are often late though early ACKs show no pauses: then a program polls.
 
-    A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. Not on
-    loopback: there the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
+    A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. False on
+    loopback, where the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
     if observed.nearer_end != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
         return False
@@ -304,15 +308,16 @@ def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> Candidates:
     """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for it.
 
-    Only if they are no more than the prompt ones, and none comes later still, as a pause would; or hardly any, and
-    early ACKs show that the program had written. At the sender a kernel never waits for it.
+    The late ones count only if they are no more than the prompt ones, and nothing comes later still, as a pause
+    would; or if hardly anything does, and early ACKs show that the program had written. At the sender the kernel does
+    not wait for a tick.
     """
     if observed.nearer_end == "sender" or len(prompt) < REPEATED:
         return prompt
     late = pure.only(pure.ack_to_release > bound)
     late = _without_other_behaviours(late, pure, prompt)
     a_tick_late = late.only(late.ack_to_release <= TICK)
-    if observed.program.is_on_loopback:  # where what another program had to wait for may be passed on a tick later
+    if observed.program.is_on_loopback:  # another program's data may be passed on a tick later
         a_tick_late = a_tick_late.only(a_tick_late.arrival < 0)
     later = len(late) - len(a_tick_late)
     is_none_later = len(prompt) >= CONCLUSIVE and not later
@@ -326,7 +331,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
 def _held_among_others(
     pure: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float
 ) -> Candidates:
-    """Those of single connections that are clearly a kernel's, where most releases took as long as a program."""
+    """Those of single connections that are clearly a kernel's, if most releases took as long as a program's."""
     some = _on_prompt_connections(near, observed, limit)
     judged.reject(pure - near, Rejected.LATER_RELEASE)
     _judge_slow_ones(near - some, near, observed, judged, limit)
@@ -334,7 +339,7 @@ def _held_among_others(
 
 
 def _on_prompt_connections(near: Candidates, observed: Observed, limit: float) -> Candidates:
-    """Those of connections that are judged by themselves, and most of whose releases come before ``limit``, ns."""
+    """Those on connections that are judged by themselves: most of their releases come before ``limit``, ns."""
     if observed.setting.resolution > COARSE:
         return near.none
     some = near.on_connections_where(
@@ -348,7 +353,7 @@ def _on_prompt_connections(near: Candidates, observed: Observed, limit: float) -
 
 
 def _judge_slow_ones(rest: Candidates, near: Candidates, observed: Observed, judged: Judged, limit: float) -> None:
-    """Reject the ``rest`` where something tells that its program waits for no ACK, or pauses; else leave it open."""
+    """Reject the ``rest`` if something shows that its program waits for no ACK, or pauses; else leave it open."""
     middle = percentile(near.ack_to_release, 50)
     if _are_sent_anyway(near, observed):
         while_on = may_be_while_on(rest, observed)
@@ -372,10 +377,10 @@ def _are_as_long(quick: Candidates, early: Candidates) -> bool:
 
 
 def _not_seen_to_pause(rest: Candidates, observed: Observed, limit: float) -> Candidates:
-    """Those of a program that pauses which may be its second behaviour, for a kernel may have held them.
+    """Of a program that pauses, those that may show a second behaviour, because a kernel may have held them.
 
-    Either more than a few clearly are a kernel's, and are no pauses that end there by chance. Or those on connections
-    on which it was not seen to pause are sooner, and an early ACK did release data at once.
+    Either more than a few are clearly as soon as a kernel's, and are no pauses that end there by chance. Or those on
+    connections on which the program was not seen to pause are sooner, and an early ACK released data at once.
     """
     pausing = rest.on_connections_of(observed.early)
     quick, elsewhere, nothing = pausing.only(pausing.ack_to_release <= limit / 2), rest - pausing, rest.none
@@ -389,10 +394,10 @@ def _not_seen_to_pause(rest: Candidates, observed: Observed, limit: float) -> Ca
 
 
 def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
-    """Those before which data of another connection arrived at the sender's host since the ACK, as at a relay's.
+    """Those with data of another connection that arrived at the sender's host between ACK and release, as at a relay.
 
     The same data seen again before or after NAT does not count. On loopback everything arrives at one address, so
-    there it tells nothing.
+    there it shows nothing.
     """
     if observed.program.is_on_loopback:
         return near.none

@@ -15,10 +15,10 @@ class Rejected(StrEnum):
     NAGLE_OFF = "nagle_off"  # its sender is seen not to wait for ACKs
     NOT_LATE = "not_late"  # the ACK took only a round trip, or longer than any delayed ACK
     LATER_RELEASE = "later_release"  # the program's own pause
-    NOT_READ = "not_read"  # the ACK came so late because the peer's program did not read
+    NOT_READ = "not_read"  # the ACK came late because the peer's program did not read
     RELAYED = "relayed"  # data of another connection arrived at the sender between ACK and release
     CORKED = "corked"  # its sender had announced more (MSG_MORE): the kernel sends that with the ACK, too
-    COINCIDENCE = "coincidence"  # close to the ACK, but not more often than chance puts it there
+    COINCIDENCE = "coincidence"  # close to the ACK, but no more often than by chance
 
 
 class Ground(StrEnum):
@@ -26,7 +26,7 @@ class Ground(StrEnum):
 
     SEEN_WAITING = "seen_waiting"  # the kernel said while recording, before the ACK came, that the data waited
     REPETITION_AT_SENDER = "repetition_at_sender"  # as soon after the ACK as only a kernel sends, three times or more
-    REPETITION_NEARBY = "repetition_nearby"  # the same, but so late, or varied, that a woken program may be as quick
+    REPETITION_NEARBY = "repetition_nearby"  # the same, but so late or varied that a woken program may be as quick
     PROMPTNESS = "promptness"  # as soon as only a kernel sends, once or twice
     REPETITION_ON_PATH = "repetition_on_path"  # one of the sender's round trips after the ACK, again and again
     TIMESTAMPS = "timestamps"  # the capture lacks the ACK; the release echoes it, and is as late as proved ones
@@ -35,22 +35,22 @@ class Ground(StrEnum):
 
     @property
     def is_certain(self) -> bool:
-        """Whether nothing else would explain what it proves; else that is likely."""
+        """Whether nothing else would explain what it proves; otherwise the proof is only likely."""
         return self in (Ground.SEEN_WAITING, Ground.REPETITION_AT_SENDER, Ground.TIMESTAMPS)
 
 
 class Obstacle(StrEnum):
     """Why a candidate is undecided: whether its ACK released what followed."""
 
-    LIKE_A_PROGRAM = "like_a_program"  # between what a kernel takes and what a program takes
-    OWN_PACE = "own_pace"  # as late after early ACKs, or piece by piece: the program waits for something itself
-    NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections, or at other times, they wait for no ACK
-    CONNECTIONS_DIFFER = "connections_differ"  # it seems held on some of them, judged by themselves; not on others
-    ROUND_TRIP_UNKNOWN = "round_trip_unknown"  # from the capture point to the sender and back
-    NO_HANDSHAKE = "no_handshake"  # shows how far away the peer is, and all of its ACKs may be late
-    PATH_VARIES = "path_varies"  # ACKs came late, but so does everything of that end
+    LIKE_A_PROGRAM = "like_a_program"  # it took longer than a kernel, but shows no pause of a program
+    OWN_PACE = "own_pace"  # as late after early ACKs, or piece by piece: the program itself may wait for something
+    NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections, or at other times, that end waits for no ACK
+    CONNECTIONS_DIFFER = "connections_differ"  # data seems held on some connections by themselves, not on others
+    ROUND_TRIP_UNKNOWN = "round_trip_unknown"  # that from the capture point to the sender and back
+    NO_HANDSHAKE = "no_handshake"  # none shows how far away the peer is, and all of its ACKs may be late
+    PATH_VARIES = "path_varies"  # ACKs came late, but so does everything from that end
     COARSE_CLOCK = "coarse_clock"  # its steps hide the time from ACK to release
-    COINCIDENCE = "coincidence"  # one release, among pauses of any length
+    COINCIDENCE = "coincidence"  # so few releases, among pauses of any length, may be chance
     CAPTURE_INCOMPLETE = "capture_incomplete"  # ACKs are missing or out of order
     ACK_ON_DATA = "ack_on_data"  # the ACK came with data: what follows is an answer to that, or a release
 
@@ -59,12 +59,12 @@ class Obstacle(StrEnum):
 class Hold:
     """Bounds of how long a program's data was held in its median stall.
 
-    The hold begins with the write, which may have come after a pause: so it is the wait less that pause. Where ACKs
-    came early the same program shows how long it pauses; where they did not, the hold is anything up to the wait.
+    The hold begins with the write, which may have come after a pause: so it is the wait less that pause. Early ACKs
+    show how long the same program pauses; if there are none, the hold is anything up to the wait.
     """
 
     stalls: int
-    low: float  # ns, the median wait less the longest such pause; 0 where none is known
+    low: float  # ns, the median wait less the longest such pause; 0 if none is known
     high: float  # the median wait less the shortest
 
 
@@ -78,20 +78,20 @@ class Accepted(NamedTuple):
 
 @dataclass
 class Judged:
-    """What was decided of the candidates of some programs; a candidate is named by the number of its row.
+    """What was decided about the candidates of some programs; a candidate is named by the number of its row.
 
-    Of some nothing is decided, and they are not counted: full segments, which Nagle's algorithm never holds; what
-    follows data that carried an ACK in time, or anything but a held segment (piggybacked.py); data whose ACK the
-    capture lacks, and that came early. Functions named ``set_aside_…`` return the candidates that they decide nothing
-    of, and add the others here.
+    Some candidates are not decided, and not counted: full segments, which Nagle's algorithm never holds; what follows
+    data that carried an ACK, if the ACK was in time, or nothing shows a hold (piggybacked.py); data that came early,
+    and whose ACK the capture lacks. Functions named ``set_aside_…`` return the candidates that they do not decide,
+    and add the others here.
 
     Attributes
     ----------
     accepted : the stalls
-    round_trips : rows (n,) of each program that were held until an ACK that was not delayed; they are rejected, too
+    round_trips : for each program, rows (n,) that were held until an ACK that was not delayed; they are rejected, too
     rejected : rows (n,) of candidates that are no stalls, each with the reason
     unresolved : rows (n,) of undecided candidates, each with the reason
-    relays : how often data of one connection (first) followed that of another (second) at once
+    relays : how often data of one connection (first) immediately followed that of another (second)
     """
 
     accepted: list[Accepted] = field(default_factory=list)
@@ -138,7 +138,8 @@ class Judged:
     def resolve_as_relayed(self, rows: Column, passed: dict[int, tuple[int, int]]) -> None:
         """Count all stalls of a program, or unresolved ones, as rejected: their data came from other connections.
 
-        ``rows`` is a column of these. ``passed``: of some, by row, the connection and the one that brought its data.
+        ``rows`` is the column of these. ``passed``: for some of them, by row, the connection and the one that brought
+        its data.
         """
         self.accepted = [one for one in self.accepted if one.rows is not rows]
         self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
@@ -146,7 +147,9 @@ class Judged:
         self.relays += Counter(passed.values())
 
     def take_back_some(self, one: Accepted, passed: dict[int, tuple[int, int]]) -> None:
-        """Count as relayed only the stalls in ``passed``, by row: its connection and what brought its data."""
+        """Count as relayed only the stalls in ``passed``; by row: the connection and the one that brought
+        its data.
+        """
         is_passed_on = among(one.rows, sorted(passed))
         held = pick(one.rows, rows_where(is_passed_on == 0))
         rest = Accepted(held, one.ground, replace(one.hold, stalls=len(held)))

@@ -1,8 +1,8 @@
-"""Piggybacked ACKs: what follows data that acknowledges late is an answer, or what Nagle's algorithm held until then.
+"""Piggybacked ACKs: what follows data with a late ACK is an answer, or what Nagle's algorithm held until then.
 
-Data is mostly followed by an answer, so promptness alone accuses nobody here. It takes a kernel's promptness and a
+Data is usually followed by an answer, so promptness alone accuses nobody here. It takes a kernel's promptness and a
 second sign: pure ACKs, late or early, that are proved to have released data on the same connections; an end that
-sends unasked, and yet never while its data is unacknowledged; or writes that were merged while they waited.
+sends unasked, but never while its data is unacknowledged; or writes that were merged while they waited.
 docs/proof.md, rule 5.
 """
 
@@ -27,27 +27,27 @@ from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
 
-MOST_SIZES = 6  # of a program's segments; among more of them sums are found by chance
+MOST_SIZES = 6  # of a program's segments; among more sizes some are sums by chance
 # A kernel sends what it held as soon as it answers a SYN (1.0 to 1.7 times as late, median); the fastest program,
 # an echo in C, took 3.4 times as long between two namespaces, and 1.7 times on a relayed path (slow for SYNs, too).
 KERNEL = 1.8
 AS_SOON, AS_SOON_AT_SENDER = 1.5, 2.0  # times the median of what pure ACKs released
-TALKS = 30  # piggybacked ones, at least, show that both ends speak unasked
-# How closely sizes go with waits: their rank correlation, in standard deviations of chance, and of how many.
+TALKS = 30  # the least number of piggybacked ones that shows that both ends speak unasked
+# How closely sizes must go with waits: rank correlation, in standard deviations of chance, and the least number.
 GROWS, GROWS_LEAST = 5, 30
-EXPECTED = 5  # data beside unacknowledged data, of an end that speaks when it likes: chance does not make it none
-SOME_OF = 0.1  # of the piggybacked: an end that sends more than so many beside unacknowledged data does not hold
-# Writes by a clock: how far what was sent strays from a constant rate, at most, in standard deviations of a random
-# walk of the same steps. One strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
+EXPECTED = 5  # segments beside unacknowledged data: if so many are expected, chance does not make it none
+SOME_OF = 0.1  # of the piggybacked: an end that sends a larger share beside unacknowledged data does not hold
+# Writes by a clock: the most by which what was sent strays from a constant rate, in standard deviations of a random
+# walk of the same steps. A random walk strays 1.2 on average, and hardly ever less than 0.6 (Kuiper's statistic).
 STEADY_RATE = 0.55
 # A peer sends by a clock of its own if the distances of its data vary less than its reaction times, by more than
-# chance: BY_CHANCE divided by the root of their number. Judged from PAIRS on.
+# chance explains: BY_CHANCE divided by the root of their number. It takes more than PAIRS of them.
 BY_CHANCE, PAIRS = 1.5, 20
-SURELY_KERNEL = 1.3  # times its answers to SYNs: so long takes a kernel, and the fastest program 1.7 times
-# Data stamped before the ACK that it was captured behind: where there is more, two clocks stamped the two directions,
-# and how soon it followed is not known.
+SURELY_KERNEL = 1.3  # times its answers to SYNs: a kernel takes no longer, the fastest program took 1.7 times
+# Share of the data stamped before the ACK that it was captured behind: if it is larger, two clocks stamped the two
+# directions, and it is not known how soon the data followed.
 MOST_STAMPED_BEFORE = 0.1
-SELDOM = 0.1  # of the answers at the sender: so few as quick as releases are chance
+SELDOM = 0.1  # of the answers at the sender: if so few are as quick as releases, that is chance
 SELDOM_AWAY = 0.25  # the same away from the sender, where data that crosses is as quick by chance
 
 
@@ -79,7 +79,7 @@ def judge_piggybacked(
 
 
 def _leave_open_by_coarse_clock(piggybacked: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
-    """Where the clock hides how soon they follow the ACK: leave those open that may have waited for it."""
+    """If the clock hides how soon they follow the ACK, leave those open that may have waited for it."""
     low, high = round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, PAUSE)
     low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
@@ -118,13 +118,13 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
 
 
 def _answers_as_soon(prompt: Candidates, observed: Observed) -> bool:
-    """Whether data comes as soon where that of the peer acknowledged nothing new, and so released nothing."""
+    """Whether data comes as soon if the peer's data acknowledged nothing new, and so released nothing."""
     no_new_ack = observed.program.reactions.no_new_ack
     return len(no_new_ack) >= COMPARABLE and percentile(no_new_ack, 50) <= 2 * percentile(prompt.ack_to_release, 50)
 
 
 def _were_merged(prompt: Candidates, observed: Observed) -> bool:
-    """Whether writes were merged while they waited, nearly all of them, or those of an end that writes by a clock."""
+    """Whether writes were merged while they waited: nearly all of them, or those of an end that writes by a clock."""
     if _are_nearly_all_merged(prompt, observed) and _ever_released_early(observed):
         return True
     return _are_by_a_clock(prompt, observed)
@@ -135,14 +135,14 @@ def _are_nearly_all_merged(prompt: Candidates, observed: Observed) -> bool:
 
 
 def _of_the_same_lengths(prompt: Candidates, held: Candidates) -> Candidates:
-    """Those whose trigger and release are as long as of one that a pure ACK released: other data may be an answer."""
+    """Those whose trigger and release are as long as of one that a pure ACK released: the others may be answers."""
     of_held, of_prompt = (zip(listed(c.trigger_bytes), listed(c.released_bytes), strict=True) for c in (held, prompt))
     lengths = set(of_held)
     return prompt.picked([row for row, both in enumerate(of_prompt) if both in lengths])
 
 
 def _has_second_sign(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
-    """Whether what a kernel sent, ``middle`` ns after the peer's data, is no mere answer to that."""
+    """Whether what a kernel sent, ``middle`` ns after the peer's data, is more than an answer to it."""
     return (
         _sends_unasked(prompt, c, observed)
         or _early_acks_release(prompt, observed)
@@ -153,7 +153,7 @@ def _has_second_sign(middle: float, prompt: Candidates, c: Candidates, observed:
 def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
     """Whether a kernel may have sent ``prompt``, though its times do not prove it."""
     own = observed.program.reactions
-    # Where no SYN shows how fast that end's kernel is, its ACKs in time do; or what is sooner than a woken program.
+    # If no SYN shows how fast that end's kernel is, its ACKs in time do; or data sooner than from a woken program.
     acks = below_near(own.ack)
     like_acks = min(HELD_ALIKE, KERNEL * percentile(acks, 50)) if acks else 0
     latest = _slowest_like_syns(observed) if own.handshake else max(HELD, like_acks)
@@ -167,7 +167,7 @@ def _sends_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> boo
 
 
 def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
-    """Judge them by whether they follow the ACK by a round trip of the sender, and what else both ends send."""
+    """Judge them by whether they follow the ACK by a round trip of the sender, and by what else both ends send."""
     low, high = round_trip_bounds(observed.sender_fastest)
     if len(held) >= REPEATED:
         high = max(high, percentile(held.ack_to_release, 90))
@@ -187,7 +187,7 @@ def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observ
 
 
 def _leave_open_by_jitter(piggybacked: Candidates, observed: Observed, judged: Judged) -> None:
-    """Where the path varies by more than usual: leave open what comes as soon as early pure ACKs release data."""
+    """If the path varies by more than usual, leave open what comes as soon as data that early pure ACKs released."""
     if not _early_acks_release(piggybacked, observed):
         return
     low, high = round_trip_bounds(observed.sender_fastest)
@@ -204,7 +204,9 @@ def _both_send_unasked(prompt: Candidates, c: Candidates, observed: Observed) ->
 
 
 def _may_have_waited(prompt: Candidates, c: Candidates, observed: Observed, low: float, high: float) -> bool:
-    """Whether something tells that what followed the peer's data, ``low`` to ``high`` ns later, is no mere answer."""
+    """Whether something shows that what followed the peer's data, ``low`` to ``high`` ns later, is more than an
+    answer.
+    """
     return (
         (_both_send_unasked(prompt, c, observed) and _never_beside(prompt, c, observed))
         or _are_two_talkers(prompt, observed)
@@ -224,12 +226,12 @@ def _times_not_held(c: Candidates, observed: Observed) -> int:
 def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Observed) -> bool:
     """Whether releases came as soon as this end's kernel answers a SYN, or sends what pure ACKs release.
 
-    Where they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
+    If they take long for a kernel, they must be alike, too: the time that a woken program takes varies.
     """
     as_soon = AS_SOON_AT_SENDER if observed.nearer_end == "sender" else AS_SOON
     if len(held) >= REPEATED and middle <= as_soon * percentile(held.ack_to_release, 50):
         return True
-    if observed.nearer_end == "peer":  # by handshakes, too: a few of the peer's ACKs may be slow by chance
+    if observed.nearer_end == "peer":  # handshakes must agree: a few of the peer's ACKs may be slow by chance
         ends = observed.program.reactions, observed.program.peer_reactions
         answers, theirs = (below_near(end.handshake) for end in ends)
         if not answers or not theirs or percentile(theirs, 50) <= 2 * percentile(answers, 50):
@@ -238,18 +240,18 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
 
 
 def _are_alike(prompt: Candidates, middle: float) -> bool:
-    """Whether releases, of the median ``middle`` ns, vary as little as a kernel's do."""
+    """Whether releases, whose median is ``middle`` ns, vary as little as a kernel's do."""
     return percentile(prompt.ack_to_release, 90) <= ALIKE * middle
 
 
 def _slowest_like_syns(observed: Observed) -> float:
-    """How long a kernel takes, ns, that answers SYNs as that end does, at most; 0 where no SYN shows it."""
+    """The longest time, ns, that a kernel takes if it answers SYNs as that end does; 0 if no SYN shows it."""
     answers = below_near(observed.program.reactions.handshake)
     return min(HELD_ALIKE, KERNEL * percentile(answers, 50)) if answers else 0.0
 
 
 def _is_surely_kernel(middle: float, observed: Observed) -> bool:
-    """Whether ``middle``, ns, is sooner than any program that slept; at the peer the path hides that: False."""
+    """Whether ``middle``, ns, is sooner than any program that slept; False at the peer, where the path hides that."""
     answers = below_near(observed.program.reactions.handshake)
     return observed.nearer_end == "sender" and bool(answers) and middle <= SURELY_KERNEL * percentile(answers, 50)
 
@@ -261,9 +263,9 @@ def _ever_released_early(observed: Observed) -> bool:
 
 
 def _early_acks_release(c: Candidates, observed: Observed) -> bool:
-    """Whether early pure ACKs released data as soon as a kernel does, too: then Nagle's algorithm is on.
+    """Whether early pure ACKs, on the connections of ``c``, released data as soon as a kernel does.
 
-    On the connections of ``c``.
+    Then Nagle's algorithm is on.
     """
     low, high = (
         round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, _slowest_like_syns(observed))
@@ -276,7 +278,7 @@ def _are_by_a_clock(prompt: Candidates, observed: Observed) -> bool:
     """Whether writes at a constant rate were merged: the longer they waited, the more was sent at once.
 
     Answers of two sizes in turn keep to such a rate, too; but an end that answers everything never lets its ACK timer
-    fire, so this asks for some pure ACKs of its own that came late.
+    fire, so some pure ACKs of its own must have come late.
     """
     unanswered = sum(ack - observed.sender_fastest >= PATH_JITTER for ack in observed.program.reactions.ack)
     merged = len(_merged_writes(prompt, observed))
@@ -300,7 +302,7 @@ def _stray(sizes: list[int], times: list[int]) -> float:
 def _grows_with_the_wait(c: Candidates) -> bool:
     """Whether more was sent at once the longer it waited: more writes were merged meanwhile.
 
-    The same holds for answers that bring all that has come up since the question before (polling).
+    The same holds for answers that bring all that has come up since the previous question (polling).
     """
     sizes, waits = (
         [int(number) for number in column[:MOST_LOOKED_AT]] for column in (c.released_bytes, c.trigger_to_ack)
@@ -312,15 +314,15 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 
 
 def _speaks_between(observed: Observed) -> bool:
-    """Whether some data of the program came long after what it received last: then not all of it is answers."""
+    """Whether some data of the program came long after what it received last: then not all data is answers."""
     return sum(data - observed.sender_fastest > PAUSE for data in observed.program.reactions.data) >= REPEATED
 
 
 def _are_two_talkers(c: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, but this one never while its own data is unacknowledged.
 
-    The peer sends by a clock, and this end not only when the peer does; or the peer goes on without waiting for
-    answers, and this end also sends long after what it received.
+    Either the peer sends by a clock, and this end does not only send right behind the peer's data; or the peer goes
+    on without waiting for answers, and this end also sends long after what it received.
     """
     if len(c) < TALKS or _times_not_held(c, observed):
         return False
@@ -341,9 +343,9 @@ def _ranked(numbers: list[int]) -> list[float]:
 def _is_peer_by_a_clock(prompt: Candidates) -> bool:
     """Whether the peer sent the data that carried the ACKs by a clock of its own, not as a reaction to what it got.
 
-    Then that data is no question, and what follows it no answer. It is so if the time from one of these segments of
-    the peer to the next varies less than the time from what it received to that segment. It takes
-    PAIRS of one connection and more: many that a busy server answers in turn are as regular among them.
+    Then that data is no question, and what follows it no answer. It is so if the time from one of these segments to
+    the next varies less than the time from what the peer received to its segment. This takes more than PAIRS on one
+    connection: many connections that a busy server answers in turn are as regular together.
     """
     between, waits = [], []
     connections, sent_at = prompt.connection, prompt.at - prompt.ack_to_release
@@ -359,9 +361,9 @@ def _is_peer_by_a_clock(prompt: Candidates) -> bool:
 
 
 def _mostly_follows_at_once(prompt: Candidates) -> bool:
-    """Whether most of what the peer acknowledged had been sent right behind its data before.
+    """Whether most of what the peer acknowledged had been sent right behind its previous data.
 
-    So does who asks again as soon as a busy server has answered.
+    A client does so that asks again as soon as a busy server has answered.
     """
     released = set(listed(prompt.release_frame))
     return 2 * sum(frame in released for frame in listed(prompt.trigger_frame)) > len(prompt)
@@ -370,7 +372,7 @@ def _mostly_follows_at_once(prompt: Candidates) -> bool:
 def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
     """Whether what followed the peer's data does not answer it.
 
-    Either the peer speaks unasked; or this end takes longer for answers to data that acknowledged nothing new, and so
+    Either both ends speak unasked; or this end takes longer to answer data that acknowledged nothing new, and so
     could release nothing.
     """
     no_new_ack = observed.program.reactions.no_new_ack
@@ -380,7 +382,7 @@ def _is_no_answer(prompt: Candidates, observed: Observed) -> bool:
 
 
 def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> bool:
-    """Whether this end is quick only behind data that acknowledges its own, so that the ACK is what releases.
+    """Whether this end is quick only behind data that acknowledges its own, so the ACK must be what releases.
 
     Its data crosses the peer's on the path, so it speaks unasked; and it seldom comes right behind data of the peer
     that acknowledged nothing new.
@@ -400,7 +402,9 @@ def _sent_unasked(c: Candidates, observed: Observed, piggybacked: Candidates) ->
 
 
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
-    """Whether an end that sends unasked never did so while its data was unacknowledged, where chance expects it."""
+    """Whether an end that sends unasked never did so while its data was unacknowledged, though chance would expect
+    it.
+    """
     unasked = _sent_unasked(c, observed, prompt)
     expected = len(unasked) * total(prompt.trigger_to_ack) / max(total(unasked.ack_to_release), 1)
     is_expected = len(unasked) >= REPEATED and expected >= EXPECTED
@@ -412,7 +416,7 @@ def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:
 
 
 def _merged_writes(c: Candidates, observed: Observed) -> Candidates:
-    """Those as large as two others together: writes that the program elsewhere sends one by one."""
+    """Those as large as two others together: these are writes that the program sends one by one elsewhere."""
     sizes = {int(size) for some in (c, observed.early) for size in (*some.trigger_bytes, *some.released_bytes)}
     if len(sizes) > MOST_SIZES:
         return c.none

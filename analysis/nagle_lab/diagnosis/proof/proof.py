@@ -49,22 +49,23 @@ from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
 from nagle_lab.tcp.events import DELAYED, MS, Echo
 from nagle_lab.tcp.waited import SHORT
 
-MEAN_OF = 30  # releases: by a COARSE clock the mean of this many still tells
-AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest wait proved: one whose ACK is not captured
+MEAN_OF = 30  # releases: with a COARSE clock the mean of this many still tells
+AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest proved wait: limits for one without its ACK
 FAR = 10 * MS  # so far away a path varies by more than a program takes for an answer
-SURELY_HELD = 0.9  # of the late candidates: where more came too late to be held, its pauses vary
-# Data captured after its ACK: where there is more, the two directions are not stamped by one clock.
+SURELY_HELD = 0.9  # of the late candidates: if fewer were held, the program's pauses vary
+# Share of the data captured after its ACK: if it is larger, one clock did not stamp both directions.
 MOST_SWAPPED = 0.1
 
 
 def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
-    """What is decided of the candidates of one program: stalls, holds for a round trip, rejected and unresolved ones.
+    """What is decided about the candidates of one program: stalls, holds for a round trip, rejected and unresolved
+    ones.
 
     Parameters
     ----------
     c : those candidates, ACKs in time and late, pure and piggybacked
     program : what the whole capture shows of it
-    setting : what holds for all that are judged with them: see ``Setting``
+    setting : what holds for all candidates that are judged with them: see ``Setting``
     """
     judged = Judged()
     c = c.only(_may_be_held(c.trigger_bytes, c.released_bytes, c.full, c.full_waits))
@@ -94,9 +95,10 @@ def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
 def _judge_by_timing(
     late: Candidates, shown: Candidates, c: Candidates, without_ack: Candidates, observed: Observed, judged: Judged
 ) -> None:
-    """Judge the late candidates of which the kernel did not say whether their data waited.
+    """Judge the late candidates if the kernel did not say whether their data waited.
 
-    ``shown`` are those that it proved, ``c`` all of the program, ``without_ack`` those whose ACK is not captured.
+    ``shown`` are the stalls that the kernel proved, ``c`` all candidates of the program, ``without_ack`` those whose
+    ACK is not captured.
     """
     program, usual = observed.program, late.usual_wait
     if observed.setting.swapped_share > MOST_SWAPPED:
@@ -127,7 +129,7 @@ def _judge_by_timing(
 
 
 def _released_by_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Those whose data the ACK released, by when it came; the others are added to ``judged``."""
+    """Those whose data the ACK released, by the time when it came; the others are added to ``judged``."""
     timed = Judged()
     released = held_away(pure, observed, timed) if observed.is_away else held_near(pure, observed, timed)
     _leave_open_as_late_as_kernel(pure - released, observed, timed)
@@ -138,7 +140,7 @@ def _released_by_time(pure: Candidates, observed: Observed, judged: Judged) -> C
 def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed: Judged) -> None:
     """Leave open those of ``others`` that ``timed`` rejects as pauses though that kernel's answers are as late.
 
-    Where a quarter of its ACKs and handshakes or more are later than the fastest: the path became longer, or varies.
+    If a quarter of its ACKs and handshakes or more are later than the fastest, the path became longer, or varies.
     """
     for _, rows in timed.unresolved:
         others = others.not_among(others.row, rows)
@@ -159,8 +161,8 @@ def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed:
 def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Column) -> Column:
     """Whether Nagle's algorithm may have held a segment of ``released`` bytes behind one of ``trigger`` bytes.
 
-    Not a full one (``full`` bytes; 0 not observed), nor one behind a full one where the congestion window is seen to
-    hold full ones (``full_waits``).
+    It does not hold a full one (``full`` bytes; 0 not observed). One behind a full one does not count if the
+    congestion window is seen to hold full ones (``full_waits``).
     """
     divisor = select(full > 0, full, 1 << 40)
     is_small = (released < divisor) & (released % divisor > 0)
@@ -176,8 +178,8 @@ def _set_aside_announced(c: Candidates, judged: Judged) -> Candidates:
 def _set_aside_unread(late: Candidates, judged: Judged) -> Candidates:
     """Without those whose pure ACK acknowledges more than a full segment.
 
-    No timer delays that (RFC 1122 §4.2.3.2). Linux does while the program does not read (__tcp_ack_snd_check), and
-    acknowledges when it does (tcp_cleanup_rbuf): so that program is what the exchange waits for.
+    No timer delays that (RFC 1122 §4.2.3.2). Linux delays it while the program does not read (__tcp_ack_snd_check),
+    and acknowledges when it does (tcp_cleanup_rbuf): so the exchange waits for that program.
     """
     unread = late.only((late.beyond_full > 0) & (late.pure > 0))
     judged.reject(unread, Rejected.NOT_READ)
@@ -185,7 +187,7 @@ def _set_aside_unread(late: Candidates, judged: Judged) -> Candidates:
 
 
 def _ground(held: Candidates, observed: Observed) -> Ground:
-    """What proves those that their ACKs released, by how soon that was."""
+    """What proves that their ACKs released them, by how soon these releases came."""
     if len(held) < REPEATED:
         return Ground.PROMPTNESS
     if observed.is_away:
@@ -201,18 +203,18 @@ def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
 
     The hold begins with the write. What left with an early ACK had been written by then; what left later than that
     was written when it left. So early ACKs show when the program writes, behind a trigger of the usual size. Pauses
-    longer than the wait are left out, as their data would not have been held. Where waits differ much, the data had
-    been written by the end of the shorter ones. Where more than a few releases came too late to have been held, the
-    program's pauses vary, and only the upper bound is known.
+    longer than the wait are left out, because their data would not have been held. If waits differ much, the data had
+    been written by the end of the shorter ones. If more than a tenth of the releases came too late to have been held,
+    the program's pauses vary, and only the upper bound is known.
     """
     hold = _hold_in_packets(held, late, observed)
     return replace(hold, low=0) if is_denied(hold.low, held, observed.setting.kernel_answers) else hold
 
 
 def _behind_the_first(early: Candidates, held: Candidates) -> Candidates:
-    """Those that came behind the first held one of their connection: a program is slower when it has just begun.
+    """Those that came after the first held one of their connection: a program is slower when it has just begun.
 
-    The first MOST_LOOKED_AT of them.
+    Only the first MOST_LOOKED_AT are looked at.
     """
     if not len(early):
         return early
@@ -222,9 +224,9 @@ def _behind_the_first(early: Candidates, held: Candidates) -> Candidates:
 
 
 def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> Hold:
-    """As :func:`_hold`, by the packets alone, without what the kernel said."""
+    """As :func:`_hold`, but by the packets alone, without what the kernel said."""
     at_once = percentile(held.ack_to_release, 90)  # as the path makes it
-    # Away from the sender, trigger and ACK were under way besides.
+    # Away from the sender, trigger and ACK were also under way meanwhile.
     waits = held.trigger_to_release if observed.is_away else held.trigger_to_ack
     was_sooner = (held.since_full >= 0) & (held.since_full < waits)  # it was written after the full segment
     waits = select(was_sooner, held.since_full, waits)
@@ -253,14 +255,15 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
 
 
 def _set_aside_sent_before(late: Candidates, judged: Judged) -> Candidates:
-    """Without those whose data left before the ACK had arrived, by its timestamp: it did not wait for that."""
+    """Without those whose data left before the ACK had arrived, by its timestamp: it did not wait for the ACK."""
     waited = late.only(late.echo != Echo.BEFORE)
     judged.reject(late - waited, Rejected.NAGLE_OFF)
     return waited
 
 
 def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Candidates:
-    """Without the few of a connection that come as long after the trigger as the many that are not held.
+    """Without the few on a connection that come as long after the trigger as the more numerous ones that are not
+    held.
 
     They are pauses that happened to end with the ACK: their data was held for next to nothing.
     """
@@ -281,7 +284,7 @@ def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Can
 
 
 def _set_aside_triggers_not_held(held: Candidates, judged: Judged) -> Candidates:
-    """Without connections on which most triggers had not waited themselves, small ones behind small ones.
+    """Without connections on which most triggers, small ones behind small ones, had not waited themselves.
 
     Nagle's algorithm was off when these left. So what follows them waits for something else: room in the send buffer,
     or the program.
@@ -294,7 +297,7 @@ def _set_aside_triggers_not_held(held: Candidates, judged: Judged) -> Candidates
 
 
 def _without_early_acks(without_ack: Candidates) -> Candidates:
-    """Those whose ACK was late, or may have been: of some its timestamp tells that it was not."""
+    """Those whose ACK was late, or may have been; the timestamps of some ACKs show that they were not."""
     sent_after = without_ack.ack_sent_after
     return without_ack.only((sent_after < 0) | (sent_after - without_ack.peer_fastest_ack >= LEAST_DELAY))
 
@@ -304,8 +307,8 @@ def _judge_without_ack(
 ) -> None:
     """Judge the candidates whose ACK the capture lacks, and whose release echoes it (RFC 7323).
 
-    Those that came as long after the trigger as proved stalls (``held``) are stalls, too. Without such stalls, those
-    after half of the ``usual`` wait, ns, and more are left open.
+    Those that came as long after the trigger as proved stalls (``held``) are stalls, too. If there are no such
+    stalls, those that came after half of the ``usual`` wait, ns, or later are left open.
     """
     if len(held):
         least, most = AS_LONG_AS_STALLS
@@ -328,7 +331,7 @@ def _is_blind(pure: Candidates, observed: Observed) -> bool:
 
 
 def _judge_by_timestamps(pure: Candidates, observed: Observed, judged: Judged) -> None:
-    """By a coarse capture clock: reject pauses that the ends' timestamps show, leave open what may be releases."""
+    """With a coarse capture clock, reject pauses that the ends' timestamps show; leave open what may be releases."""
     resolution = observed.setting.resolution
     delays = pure.only(pure.tsval_delay >= 0).tsval_delay
     soon = pure.only(pure.ack_to_release <= observed.sender_fastest + 2 * resolution + MS)

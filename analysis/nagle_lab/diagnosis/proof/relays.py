@@ -17,13 +17,13 @@ from nagle_lab.diagnosis.proof.pauses import is_more_than_chance
 from nagle_lab.diagnosis.proof.release_times import FINE
 from nagle_lab.tcp.events import US
 
-PASSED_ON = 300 * US  # a program that waits for data has read it, and written, by then
-SOONEST = 20 * US  # not sooner: a woken thread takes 25 µs and more, and kernels of connections in step less than 20
-BETWEEN_TICKS = 2_500 * US  # so long before is between two ticks (HZ=100, 250, 1000): what comes then is chance
+PASSED_ON = 300 * US  # by then a program that waits for data has read it, and written
+SOONEST = 20 * US  # no sooner: a woken thread takes 25 µs and more, a kernel on connections in step less than 20
+BETWEEN_TICKS = 2_500 * US  # that long before is between two ticks (HZ=100, 250, 1000): what comes then is chance
 MOST_ROUTES = 10  # connections of a program whose ends are looked at
-MOST_STALLING = 50  # programs that stall, each of which may bring what another one passes on, of other addresses
-MOST_EACH = 3  # segments for each stall, at most: a connection with more passes something behind any ACK by chance
-MOSTLY = 0.5  # share of the releases right behind such data: where connections are in step some are by chance
+MOST_STALLING = 50  # programs that stall: with more, relays between networks are not looked for
+MOST_EACH = 3  # segments for each stall, at most: if a connection has more, one follows any ACK by chance
+MOSTLY = 0.5  # share of the releases right behind such data: if connections are in step some are by chance
 
 
 class _Route(NamedTuple):
@@ -41,7 +41,7 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
     """
     open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.LIKE_A_PROGRAM]
     if not judged.accepted or len(judged.accepted) + len(open_ones) < 2:
-        return  # it is held in one place, and passed on in another
+        return  # it takes one program that holds, and another that passes on
     brought = _Brought(candidates, involved, judged.accepted, SOONEST if resolution <= FINE else 0)
     for one in tuple(judged.accepted):
         passed = brought.passed_on(one.rows, MOST_LOOKED_AT)
@@ -58,17 +58,20 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
 
 
 def _are_later(passed: Collection[int], rows: Column, ack_to_release: Column) -> bool:
-    """Whether those that may pass on data came later after their ACK than nearly all others, which were held."""
+    """Whether those that may pass on data came later after their ACK than nearly all of the others, which
+    were held.
+    """
     is_passed = among(rows, sorted(passed))
     later, sooner = (pick(ack_to_release, pick(rows, rows_where(is_passed == value))) for value in (1, 0))
     return lowest(later) > percentile(sooner, 90)
 
 
 def leave_open_asked_elsewhere(candidates: Columns, involved: Involved, judged: Judged) -> None:
-    """Leave stalls open away from the sender whose data another connection may have asked for, not the ACK.
+    """Leave stalls open that were captured away from the sender, if another connection may have asked for their data.
 
-    So it is where something of that connection went to the sender's host behind nearly every late ACK, and hardly
-    anything else passed there: a control connection, say. Connections that stall themselves are in step by chance.
+    That is so if a segment of that connection, such as a control connection, went to the sender's host behind nearly
+    every late ACK, and hardly anything else passed on it. Connections that stall themselves do not count: they are in
+    step by chance.
     """
     segments = involved.table.layout.columns["data_segments", 0]
     stalling = {number for one in judged.accepted for number in _connections(one.rows[:MOST_LOOKED_AT], candidates)}
@@ -81,7 +84,7 @@ def leave_open_asked_elsewhere(candidates: Columns, involved: Involved, judged: 
         is_asked = len(behind) > NEARLY_ALL * len(rows) and passed <= MOST_EACH * len(one.rows)
         if one.ground is Ground.REPETITION_ON_PATH and is_asked:
             judged.take_back_as_open(one, Obstacle.OWN_PACE)
-            for other in tuple(judged.accepted):  # by their ACKs' timestamps: proved by being alike
+            for other in tuple(judged.accepted):  # proved only by being like these stalls
                 if other.ground is Ground.TIMESTAMPS and own.issuperset(_connections(other.rows, candidates)):
                     judged.take_back_as_open(other, Obstacle.OWN_PACE)
 
@@ -116,10 +119,12 @@ class _Brought:
         return passed
 
     def _between_networks(self, rows: Column, its_own: set[_Route]) -> dict[int, tuple[int, int]]:
-        """As :meth:`passed_on`, of a relay that has an address in each of two networks: nearly all, then.
+        """As :meth:`passed_on`, for a relay with an address in each of two networks: nearly all rows must pass on
+        data.
 
-        Nothing tells that both are its own. But the connections have no address in common, and of those that carry
-        replies the client's are seen first, of those that carry requests its origin's last.
+        Nothing shows that both addresses are its own. But the connections have no address in common. If the rows
+        carry replies, their connections are the client's, which are seen first; if requests, the origin's, which are
+        seen last.
         """
         ends, carries_replies = _addresses(its_own), _carry_replies(its_own)
         first = lowest(pick(self._candidates["connection"], rows))
@@ -139,7 +144,7 @@ def _addresses(routes: set[_Route]) -> set[bytes]:
 
 
 def _carry_replies(routes: set[_Route]) -> set[bool]:
-    """Whether servers send on these routes: both, where some do."""
+    """Whether servers send on these routes; True and False if only some do."""
     return {route.sender == route.server[0] for route in routes}
 
 
@@ -148,9 +153,9 @@ def _behind(
 ) -> dict[int, tuple[int, int]]:
     """The rows of ``one`` whose release came just behind a release of ``other``, with their connections.
 
-    None where it is often the other way round, too, and addresses do not tell which brings what (``is_either_way``):
-    then they are in step by chance. Nor where half as many came just behind one between the ticks of the kernel's
-    timers, where nothing is passed on: then there are so many releases that one is just behind another's.
+    None if it is often the other way round, too, and addresses do not show which brings what (``is_either_way``):
+    then they are in step by chance. None either if half as many would come just behind one between the ticks of the
+    kernel's timers, when nothing is passed on: then there are so many releases that this is chance.
     """
     connection, at = candidates["connection"], candidates["at"]
     others = other[: bisect_right(other, int(one[-1])) + 1]
@@ -184,5 +189,5 @@ def _routes(rows: Column, candidates: Columns, involved: Involved) -> set[_Route
 
 
 def _is_one_address(routes: set[_Route]) -> bool:
-    """Whether everything arrives at the address that it is sent from, as on loopback."""
+    """Whether any of the data arrives at the address that it is sent from, as on loopback."""
     return any(route.sender == route.receiver for route in routes)

@@ -11,41 +11,43 @@ from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
 from nagle_lab.packet.segment import OPTIONS_CUT
 from nagle_lab.tcp.events import MS, US
 
-# Medians (docs/proof.md has the measurements): at the sender 3 to 53 µs, at its peer up to 118; of programs that
-# wait for the same ACK 49 µs and more at the sender, 74 at its peer. A kernel's times have a floor and vary little
-# above it; those of a woken program spread. So times up to the larger limit must be alike; SOME_ALIKE show it.
+# Medians (docs/proof.md has the measurements): a kernel takes 3 to 53 µs at the sender, up to 118 at its peer;
+# programs that wait for the same ACK take 49 µs and more at the sender, 74 and more at its peer. A kernel's times
+# have a floor and vary little above it; those of a woken program spread. So times up to the larger limit must be
+# alike, of at least SOME_ALIKE releases.
 HELD, HELD_ALIKE = 45 * US, 68 * US
 AT_PEER, AT_PEER_ALIKE = 82 * US, 120 * US
-ALIKE, SOME_ALIKE = 1.35, 5  # their ninth decile, times their median; and how many show it
-# On a slow machine they take longer: so many times its answer to a SYN, or its quick ACK where no SYN is captured.
+ALIKE, SOME_ALIKE = 1.35, 5  # their ninth decile, times their median; and how many it takes
+# On a slow machine kernels take longer: so many times its answer to a SYN, or its quick ACK if no SYN is captured.
 SYN_ANSWERS, SYN_ANSWERS_AT_PEER = 2, 3
-# On a fast one less: where none of them is sooner than a woken program, and they are not alike, kernels took up to
-# two of its answers to a SYN, woken relays four and more.
+# On a fast machine kernels take less. If no release is sooner than a woken program, and they are not alike, kernels
+# took up to two of its answers to a SYN, woken relays four and more.
 SURELY_SYN_ANSWERS = 3
-SLOWEST_AT_PEER = 100 * US  # but no longer than this, unless they are alike
-# A stack in user space sleeps, too, and its own ACKs are no faster than this: so many of its answers to a SYN, if
-# data is also seen to come early where the ACK comes early. But no more than SLOW_STACK_SLEEPS later than these
-# (gVisor took up to 228 µs): a path may be what makes them late.
+SLOWEST_AT_PEER = 100 * US  # but the limit is no longer than this, unless they are alike
+# A stack in user space sleeps, too, and its own ACKs take SLOW_STACK or more (SOMETIMES_SLOW without timestamps). Its
+# limit is SLOW_STACK_SYN_ANSWERS of its answers to a SYN, if data also comes early where the ACK comes early; but no
+# more than SLOW_STACK_SLEEPS later than these (gVisor took up to 228 µs), because a path may make them late.
 SLOW_STACK, SOMETIMES_SLOW, SLOW_STACK_SYN_ANSWERS, SLOW_STACK_SLEEPS = 30 * US, 10 * US, 4, 250 * US
 
-POLLED = 5 * MS  # a program that asks for its send queue every few ms is mostly later than PAUSE, but not than this
+POLLED = 5 * MS  # a program that polls its send queue every few ms is mostly later than PAUSE, but not than this
 
-SOONEST_WOKEN = 25 * US  # after another one a woken thread follows; what an ACK wakes takes 49 and more
+SOONEST_WOKEN = 25 * US  # for a thread that another thread wakes; one that an ACK wakes takes 49 and more
 
-BLIND = 100 * US  # resolution of a clock by which distances say nothing
-COARSE = 20 * US  # resolution of a clock by which single distances are uncertain
-FINE = 5 * US  # and by which medians are not
+BLIND = 100 * US  # with a coarser clock distances say nothing
+COARSE = 20 * US  # with a coarser clock single distances are uncertain
+FINE = 5 * US  # up to this resolution medians are certain
 
-# On a path of 0.1 ms: so much later than its kernel's answers, medians, comes what that held, at most. It took up to
-# 38 µs, programs that wait for the ACK 49 and more.
+# On a path of 0.1 ms: the most by which data that a kernel held comes later than its answers (medians). It took up to
+# 38 µs longer, programs that wait for the ACK 49 and more.
 HARDLY_LATER = 40 * US
 
-SOON_AS_SYNS = 1.5  # times the median answer to a SYN: data behind an early ACK that the kernel sent
-# Of an answer to a SYN: so soon a kernel sends one behind the other, median, at most; relays took 0.57 and more.
+SOON_AS_SYNS = 1.5  # times the median answer to a SYN: the limit of data that a kernel sent behind an early ACK
+# Share of an answer to a SYN: a kernel sends one release after the other no later (median); relays took 0.57 and
+# more.
 ONE_BEHIND_THE_OTHER = 0.35
-IN_ORDER = 0.9  # of them, in the order in which their ACKs came
-QUEUE = 100  # releases that stand behind each other, at most: as long a queue is a pause
-STARTED = 0.75  # of the latest release: so late is the first of a queue, at most
+IN_ORDER = 0.9  # share of the releases that leave in the order in which their ACKs came
+QUEUE = 100  # times the limit: what comes as late does not stand in a queue, but follows a pause
+STARTED = 0.75  # of the latest release: the first of a queue is no later
 
 
 def slowest_release(pure: Candidates, observed: Observed) -> float:
@@ -57,7 +59,7 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
 
 
 def _slowest_of_slow_stack(pure: Candidates, near: Candidates, observed: Observed) -> float:
-    """The same of a TCP stack in user space, and data that comes early where the ACK comes early; 0 of others."""
+    """The same for a TCP stack in user space whose data comes early where the ACK comes early; 0 for others."""
     if not observed.program.reactions.handshake:
         return 0
     usual = _usual_answer(observed)
@@ -72,7 +74,7 @@ def _slowest_at_sender(near: Candidates, observed: Observed) -> float:
     if _are_alike(near, observed) or observed.setting.resolution > FINE:
         return HELD_ALIKE
     usual, acks = _usual_answer(observed), below_near(observed.program.reactions.ack)
-    # One SYN may be answered late on a busy host; a machine is slow where its own ACKs take as long.
+    # One SYN may be answered late on a busy host; a machine is only slow if its own ACKs take as long.
     surely_slow = min(usual, percentile(acks, 50)) if acks else usual
     limit = max(HELD, min(SYN_ANSWERS * surely_slow, HELD_ALIKE))
     if not observed.program.reactions.handshake or not _is_none_sooner_than_woken(near):
@@ -92,7 +94,9 @@ def _slowest_at_peer(near: Candidates, observed: Observed) -> float:
 
 
 def _early_releases_are_a_kernels(program: Program) -> bool:
-    """Whether data follows early ACKs sooner than from a woken program, and each as soon: its kernel had held it."""
+    """Whether data follows early ACKs sooner than from a woken program, and always as soon: its kernel had
+    held it.
+    """
     released = program.reactions.release
     if len(released) < COMPARABLE:
         return False
@@ -101,9 +105,11 @@ def _early_releases_are_a_kernels(program: Program) -> bool:
 
 
 def _slowest_on_short_path(reactions: Reactions) -> float:
-    """The largest median release, ns, of an end on a path so short that programs are still told apart; 0 of others.
+    """The largest median release, ns, of an end on a path so short that programs can still be recognized; 0 for
+    others.
 
-    None of its kernel's answers is as soon as a release may be at its peer, and what it held comes hardly later.
+    Hardly any of its kernel's answers is as soon as a release may be at its peer, and what the kernel held comes
+    hardly later.
     """
     answers, acks = below_near(reactions.handshake), below_near(reactions.ack)
     if not answers or len(answers + acks) < COMPARABLE or percentile(answers + acks, 10) < AT_PEER:
@@ -113,7 +119,7 @@ def _slowest_on_short_path(reactions: Reactions) -> float:
 
 
 def _answers(observed: Observed) -> list[int]:
-    """How soon its kernel answers SYNs near the capture point, or else other segments, ns."""
+    """How soon that end's kernel answers SYNs near the capture point, or if there are none, other segments, ns."""
     reactions = observed.program.reactions
     return below_near(reactions.handshake or reactions.ack)
 
@@ -146,8 +152,8 @@ def usual_release(near: Candidates, resolution: int) -> float:
 def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     """Whether even the fastest pure ACKs of the sender are slower than any kernel's: a TCP stack in user space.
 
-    Where it sends no timestamps, which Linux does and smoltcp and lwIP do not, some of them may be faster. There is
-    none on loopback.
+    If the sender has no timestamps (Linux has, smoltcp and lwIP have none), some of its ACKs may be faster. There is
+    no such stack on loopback.
     """
     if observed.program.is_on_loopback:
         return False
@@ -157,7 +163,8 @@ def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
 
 
 def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candidates | None:
-    """Releases that queue at their host, each as soon after the one before as a kernel sends; None if there are none.
+    """Releases that queue at their host, each following the previous one as soon as a kernel sends; None if there are
+    none.
 
     The timers of connections in step fire together, and their ACKs arrive at once. A relay's writes queue, too; so
     the kernel must also be seen to hold.
@@ -178,7 +185,7 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
     ):
         return None
     if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
-        return None  # all as late as the last one: what they stand behind is a pause
+        return None  # all are as late as the last one: they stand behind a pause
     latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
     return pure.only(pure.ack_to_release <= latest)
 
@@ -186,7 +193,7 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
 def _are_in_order(queued: Candidates) -> bool:
     """Whether nearly all leave in the order in which their ACKs came, as one kernel sends them.
 
-    Where several threads write side by side they are as close, but not in order.
+    If several threads write side by side, the releases are as close, but not in order.
     """
     both = (listed(frames[:MOST_LOOKED_AT]) for frames in (queued.release_frame, queued.ack_frame))
     released = sorted(zip(*both, strict=True))
@@ -196,7 +203,7 @@ def _are_in_order(queued: Candidates) -> bool:
 
 
 def _early_releases_are_as_soon_as_syns(observed: Observed) -> bool:
-    """Whether data follows early ACKs as soon as SYNs are answered, or sooner than any program that sleeps."""
+    """Whether data follows early ACKs as soon as SYNs are answered, or sooner than from any program that sleeps."""
     answers, early = observed.program.reactions.handshake, observed.program.reactions.release
     limit = max(SOON_AS_SYNS * percentile(answers, 50), SOONEST_WOKEN)
     return len(early) >= REPEATED and percentile(early, 50) <= limit

@@ -9,27 +9,27 @@ from nagle_lab.tcp.events import PROBE
 
 
 def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged) -> Candidates:
-    """Without what a congestion window of one segment may have held, where other connections wait for no ACK.
+    """Without what a congestion window of one segment may have held, if other connections wait for no ACK.
 
     Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
-    it. Or it is the window a connection begins with, which grows with the first ACK (RFC 5681 §3.1).
+    the same. Or it is the window that a connection begins with, which grows with the first ACK (RFC 5681 §3.1).
     """
     in_all = sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer_program))
     not_held = in_all * observed.setting.chunk_share
     if not len(held) or 2 * not_held < len(held):
         return held
     if _outlasts_growth(held, observed):
-        return held  # TCP_NODELAY on some connections only, or later on: that explains the others, too
+        return held  # then the connections that do not wait have TCP_NODELAY, perhaps set later
     judged.leave_open(held, Obstacle.NAGLE_OFF_ELSEWHERE)
     return held.none
 
 
 def _window_would_be_shared(held: Candidates, observed: Observed) -> set[int]:
-    """Connections on which data is held though a window left to them would be that of one that does not wait, too.
+    """Connections on which data is held, if a window left to them would be that of one that does not wait, too.
 
     The first connection that ends leaves its window to all of the same hosts that begin later (Linux, tcp_metrics.c;
-    it is asked of the route again after an hour). So one that waits for no ACK would have it, too, if it began later;
-    or before, if none ended in between.
+    after an hour the route is asked again). So a connection that waits for no ACK would have that window, too, if it
+    began later; or earlier, if none ended in between.
     """
     not_held_on = observed.program.not_held_on
     last_ended = {peer: max(ended for _, ended in times.values()) for peer, times in not_held_on.items() if times}
@@ -41,11 +41,12 @@ def _window_would_be_shared(held: Candidates, observed: Observed) -> set[int]:
 
 
 def _outlasts_growth(held: Candidates, observed: Observed) -> bool:
-    """Whether data was held again and again by no window of one segment: it had held more, and had not begun anew.
+    """Whether data was held repeatedly when the window was surely larger than one segment.
 
-    It begins anew after an RTO without data (RFC 5681 §4.1), and grows with the first ACK after that: so not where
-    other data was sent shortly before the trigger. Three times on one connection; or on several, before each is first
-    seen not to hold, for the option is set then.
+    The window must have held more than one segment, and not have begun anew. It begins anew after an RTO without data
+    (RFC 5681 §4.1), and grows with the first ACK after that, so it has not if other data was sent shortly before the
+    trigger. It takes three holds on one connection; or on several, before each is first seen not to hold, because the
+    option is set then.
     """
     grown = held.only((held.since_data >= 0) & (held.since_data < PROBE))
     others = _window_would_be_shared(held, observed)
