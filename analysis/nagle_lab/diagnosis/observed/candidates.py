@@ -1,4 +1,4 @@
-"""Candidates of one program, by column: its rows, and what is known of the connections they belong to."""
+"""Candidates of one program, by column: its rows, and what is known about the connections they belong to."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
@@ -28,13 +28,13 @@ from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
 
-TIMESTAMP_STEP = 2  # ms: by timestamps that step by more no segment's own time is known
-CLOCK_SET = 8  # ms: where segments of both ends are late by as much as each other, the capture's clock was set
-CLOCKS_KEEP_STEP = 100_000 * MS  # that of an end and that of the capture: so long they part by a few ms at most
+TIMESTAMP_STEP = 2  # ms: timestamps that step by more do not show the time of a segment
+CLOCK_SET = 8  # ms: if segments of both ends are late by the same time, the capture's clock was set
+CLOCKS_KEEP_STEP = 100_000 * MS  # for this long, an end's clock and the capture's differ by a few ms at most
 
-OfHosts = tuple[tuple[int, bool], tuple[int, bool]]  # what is known of each side's host: see KnownPaths.of
+OfHosts = tuple[tuple[int, bool], tuple[int, bool]]  # what is known about each side's host: see KnownPaths.of
 
-NOT_RELEASED_AFTER = 5 * MS  # data so much later than the ACK and a round trip of its sender was not released by it
+NOT_RELEASED_AFTER = 5 * MS  # an ACK did not release data that comes this much later than a round trip after it
 
 
 class Candidates:
@@ -54,22 +54,22 @@ class Candidates:
     peer_program : the number of the peer's program
     peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all
         connections of the same two hosts, by their timestamps (paths.py)
-    arrives_every : how often the other connection whose data arrived in between (``arrival``) has data, ns from one
-        segment to the next, mean; NEVER where none arrived, or it has only a few
+    arrives_every : for the other connection whose data arrived in between (``arrival``), the mean time from one of
+        its data segments to the next, ns; NEVER if none arrived, or it has only a few
     is_path_known : whether a handshake of the same two hosts shows how long a round trip takes
-    full : payload of a full segment of the sender, bytes; 0 not known
+    full : payload of a full segment of the sender, bytes; 0 if not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
-    tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 not known
-    ack_delayed : how much longer than that peer's fastest ACK this one was under way, by its timestamp, ns; -1 not
+    tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 if not known
+    ack_delayed : how much longer than that peer's fastest ACK this one was under way, by its timestamp, ns; -1 if not
         known
-    ack_sent_after : how long after the trigger an ACK was sent that the capture lacks, by its timestamp, ns; -1 not
-        known
+    ack_sent_after : for an ACK that the capture lacks, how long after the trigger it was sent, by its timestamp, ns;
+        -1 if not known
     peer_unasked : how often on that connection the peer sent data unasked: NOT_RELEASED_AFTER or more after all of
         its own was acknowledged, and with nothing received since
     not_held : how often on that connection the sender sent a small segment right behind an unacknowledged small one
     first_not_held : the frame of the first of these; 0 none
     beside_unacked : how often on that connection it sent data of any size while other data was unacknowledged
-    began : when that connection did
+    began : when that connection began
     """
 
     def __init__(self, columns: Mapping[str, Column], row: Column) -> None:
@@ -86,11 +86,11 @@ class Candidates:
         return column
 
     def __or__(self, other: "Candidates") -> "Candidates":
-        """Those of either."""
+        """Those that are in either."""
         return Candidates(self._columns, distinct(in_order([self.row, other.row])))
 
     def __sub__(self, other: "Candidates") -> "Candidates":
-        """Those that are none of the others."""
+        """Those that are not among the others."""
         return self.not_among(self.row, other.row) if len(other) else self
 
     def only(self, condition: Column) -> "Candidates":
@@ -102,11 +102,13 @@ class Candidates:
         return self.only((self.ack_to_release >= low) & (self.ack_to_release <= high))
 
     def on_connections_of(self, others: "Candidates") -> "Candidates":
-        """Those on connections that the ``others`` are on, too."""
+        """Those on connections with some of the ``others``."""
         return self.among(self.connection, others.connection)
 
     def on_connections_where(self, condition: Callable[["Candidates"], bool]) -> "Candidates":
-        """Those on connections of which the condition is true: it is given all of these on one connection."""
+        """Those on connections for which the condition is true: it is given all of these candidates on one
+        connection.
+        """
         met = [group for group in groups(self.connection) if condition(self.picked(group))]
         return self.picked(in_order(met))
 
@@ -124,7 +126,7 @@ class Candidates:
         return self.picked([])
 
     def picked(self, rows: Column) -> "Candidates":
-        """Those at these places (m,), from 0 and ascending, among the n."""
+        """Those at these places (m,) among the n, counted from 0, ascending."""
         return Candidates(self._columns, pick(self.row, rows))
 
     @cached_property
@@ -140,16 +142,17 @@ class Candidates:
     def late_by(self, fastest: int) -> Column:
         """How much longer the ACK took than its sender's fastest reaction, ns.
 
-        That is taken to be no less than ``fastest``, the fastest reaction of all of the program's peers; nor than the
-        time to a segment of that peer that does not acknowledge the trigger: it had not arrived (RFC 9293 §3.10.7.4).
-        How much longer the ACK itself was under way, by its timestamp, is not counted; timestamps count whole ms.
+        The fastest reaction is taken to be no less than ``fastest``, that of all of the program's peers, nor than the
+        time to a segment of that peer that does not acknowledge the trigger: by then it had not arrived (RFC 9293
+        §3.10.7.4). The time that the ACK itself was longer under way, by its timestamp, is not counted; timestamps
+        count whole ms.
         """
         late = self.captured_late_by(fastest)
         under_way = select(self.ack_delayed <= late, self.ack_delayed, late)
         return late - select(self.ack_delayed <= late + MS, maximum(under_way, 0), 0)
 
     def captured_late_by(self, fastest: int) -> Column:
-        """The same, with all of the time that the ACK was under way to the capture point, ns."""
+        """The same, including the time that the ACK was under way to the capture point, ns."""
         return self.trigger_to_ack - maximum(self._soonest, fastest)
 
     @cached_property
@@ -205,11 +208,11 @@ class _Joined(dict[str, Column]):
 def by_program(
     rows: Columns, involved: Involved, programs: Programs, set_aside: Column
 ) -> Iterator[tuple[int, Candidates]]:
-    """The keys of the ``programs`` that sent them, each with its candidates.
+    """The keys of the ``programs`` that sent the rows, each with its candidates.
 
-    None of a connection that is left out, nor those that are ``set_aside``: rows, ascending.
+    Without rows of a connection that is left out, and without those that are ``set_aside`` (rows, ascending).
 
-    The timestamps of those of the ``programs`` without echoes tell nothing (Echo.UNKNOWN).
+    The timestamps of ``programs`` without echoes show nothing (Echo.UNKNOWN).
     """
     columns = _Joined(rows, involved, programs)
     counting = rows_where(columns["left_out"] == 0)
@@ -239,7 +242,7 @@ def _peer_fastest_ack(
 
 
 def _known_paths(involved: Involved, programs: Programs) -> list[OfHosts]:
-    """What all connections of the same two hosts show, for each of those involved (m,) and each side of it."""
+    """What all connections of the same two hosts show, for each connection involved (m,) and each of its sides."""
     columns, table, paths = involved.table.layout.columns, involved.table, programs.paths
     clock = columns["tsval_clock", 0]
     known = []
@@ -291,9 +294,9 @@ def _times_unasked(rows: Columns, involved: Involved, sides: Column) -> Column:
 def _ack_delayed(rows: Columns, involved: Involved, side: Column) -> Column:
     """See ``ack_delayed``; the releases are from these sides (n,).
 
-    The step of both clocks is taken off. Unknown where the clocks may have parted meanwhile, the timestamps do not
-    count milliseconds, or segments were stamped out of order; or if the release seems to be late by as much: then the
-    capture's clock was set.
+    The step of both clocks is subtracted. Unknown if the clocks may have drifted apart meanwhile, the timestamps do
+    not count milliseconds, or segments were stamped out of order; or if the release seems to be late by as much: then
+    the capture's clock was set.
     """
     ack, release = (
         _behind(involved.of_side("tsval_clock", of), rows[name])
@@ -311,32 +314,33 @@ def _ack_sent_after(rows: Columns, involved: Involved, side: Column) -> Column:
     """See ``ack_sent_after``; the releases are from these sides (n,), and echo that ACK (RFC 7323)."""
     fastest = involved.of_side("tsval_clock", 1 - side)
     after = (rows["ack_clock"] - fastest) & 0xFFFFFFFF
-    after = select(after < 1 << 31, after, 0)  # by the step of that clock it was sent before
+    after = select(after < 1 << 31, after, 0)  # negative by the step of that clock
     is_known = (fastest >= 0) & _counts_milliseconds(involved, 1 - side) & (rows["ack_frame"] == 0)
     return select(is_known, after * MS, -1)
 
 
 def _counts_milliseconds(involved: Involved, side: Column) -> Column:
-    """Whether the timestamps of these sides (n,) do, and for no longer than two clocks keep step."""
+    """Whether the timestamps of these sides (n,) count milliseconds, for no longer than two clocks keep step."""
     lasted = involved.rows("last_ts") - involved.rows("first_ts")
     return (involved.of_side("timestamp_step", side) <= TIMESTAMP_STEP) & (lasted < CLOCKS_KEEP_STEP)
 
 
 def _behind(fastest: Column, clock: Column) -> Column:
-    """How much longer than the fastest segment these were under way, ms, by such clocks; -1 not known."""
+    """How much longer than the fastest segment these were under way, ms, by such clocks; -1 if not known."""
     return select(fastest >= 0, (fastest - clock) & 0xFFFFFFFF, -1)
 
 
 def _behind_at_least(behind: Column, kinds: Column, count: int) -> Column:
-    """How much longer than the fastest segment all of a kind were, of REPEATED or more: that is in each round trip.
+    """By how much at least all of a kind, of REPEATED or more, were longer under way than the fastest segment.
 
-    Pure ACKs may be slower than data, as behind a satellite's modem; ``kinds`` (n,) are numbers below ``count``.
+    That is part of each round trip: pure ACKs may be slower than data, as behind a satellite's modem. ``kinds`` (n,)
+    are numbers below ``count``.
     """
     soonest = select(counts(kinds, count) >= REPEATED, least(kinds, behind, count), 0)
     return pick(soonest, kinds)
 
 
 def _tsval_delay(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:
-    """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), which step by so much."""
+    """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), with these steps."""
     is_known = (fastest >= 0) & (ahead >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
     return select(is_known, (fastest - ahead) & 0xFFFFFFFF, -1)

@@ -1,7 +1,7 @@
 """Columns of numbers: lists for a few rows, NumPy arrays from LARGE rows on, and functions that take either.
 
-Both are compared and calculated with row by row (``late & (column > 3)``), as NumPy does it. Importing NumPy takes
-longer than judging a few rows, hence :class:`Numbers`. Whatever differs between the two is in this module.
+Both are compared and calculated with row by row (``late & (column > 3)``), as in NumPy. Importing NumPy takes longer
+than judging a few rows, hence :class:`Numbers`. Whatever differs between the two is in this module.
 """
 
 import operator
@@ -16,8 +16,8 @@ from nagle_lab.tcp.layout import Layout
 from nagle_lab.tcp.tables import Table
 
 LARGE = 1 << 12  # rows
-EXACT = 1 << 63  # below that sums fit into 64 bits
-MANY_STEPS = 1 << 20  # of durations: up to here counting takes less than sorting
+EXACT = 1 << 63  # sums below this fit into 64 bits
+MANY_STEPS = 1 << 20  # of durations: with fewer, counting takes less than sorting
 
 Column = Any
 """Numbers, one for each row: a list of the class Numbers, or a NumPy array."""
@@ -27,7 +27,7 @@ class Numbers(list[Any]):
     """A list with the operators of an array: row by row, with another list of that length, or with one number."""
 
     def __bool__(self) -> bool:
-        """As NumPy has it: whether there are rows, ``len`` says; whether all meet a condition, :func:`are_all`."""
+        """Raise, as NumPy does: ``len`` says whether there are rows, :func:`are_all` whether all meet a condition."""
         raise ValueError("the truth of a column is ambiguous")
 
 
@@ -43,7 +43,7 @@ def _reflected(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Numbers]:
 
 
 def _each(column: Any, rows: int) -> Iterable[Any]:
-    """One number for each of so many rows: a column's, or the same one."""
+    """One number for each of so many rows: those of a column, or the same one."""
     if not isinstance(column, list):
         return repeat(column, rows)
     if len(column) != rows:
@@ -65,7 +65,9 @@ def is_large(rows: int) -> bool:
 
 
 class Columns:
-    """The columns of packed rows of a table; ``columns[name]``, or ``columns[name, side]`` of a field per side."""
+    """The columns of packed rows of a table: ``columns[name]``, or ``columns[name, side]`` if each side has the
+    field.
+    """
 
     def __init__(self, layout: Layout, packed: bytes | memoryview) -> None:
         self._layout = layout
@@ -100,7 +102,7 @@ def chunks(table: Table) -> Iterator[Columns]:
 
 
 def as_column(numbers: Sequence[int]) -> Column:
-    """The numbers as a column: a list of a few, an array of many."""
+    """The numbers as a column: a list if they are few, an array if they are many."""
     if not is_large(len(numbers)):
         return Numbers(numbers)
     np = numpy()
@@ -139,7 +141,7 @@ def total(column: Column) -> int:
 
 
 def maximum(column: Column, other: Any) -> Column:
-    """Row by row the greater of a number of the column and of another column's, or one number."""
+    """Row by row the greater of a number of the column and that of another column, or one number."""
     if is_array(column):
         return numpy().maximum(column, other)
     return _by_row(max)(column, other)
@@ -154,9 +156,9 @@ def select(condition: Column, this: Any, that: Any) -> Column:
 
 
 def is_full(length: Column, full: Column) -> Column:
-    """Whether a segment is a full one, or several that offload made one packet; never where that is not known.
+    """Whether a segment is a full one, or several that offload made one packet; false if that is not known.
 
-    ``length`` is its payload and ``full`` that of a full segment of its sender, bytes; 0 not known.
+    ``length`` is its payload and ``full`` that of a full segment of its sender, bytes; 0 if not known.
     """
     return (full > 0) & (length % select(full > 0, full, 1) == 0)
 
@@ -185,7 +187,7 @@ def percentile(column: Column, percent: float) -> float:
 
 
 def median(column: Column) -> float:
-    """The median of a column that is not empty, by nearest rank, as results have it: a value that was observed."""
+    """The median of a column that is not empty, by nearest rank, as in results: a value that was observed."""
     at = (len(column) - 1) // 2
     return float(numpy().partition(column, at)[at] if is_array(column) else sorted(column)[at])
 
@@ -267,7 +269,7 @@ def sums(numbers: Column, weights: Column, below: int) -> Column:
 
 
 def least(numbers: Column, values: Column, below: int) -> Column:
-    """The least value of the rows with each number from 0 up to ``below``, (below,); MOST where there is none."""
+    """The least value of the rows with each number from 0 up to ``below``, (below,); MOST if there is none."""
     if is_array(numbers):
         np = numpy()
         found = np.full(below, MOST)
@@ -293,7 +295,7 @@ def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
 
 
 def replaced(column: Column, rows: Column, values: Column) -> Column:
-    """A copy of the column with ``values`` in ``rows``; the last one in a row that comes several times."""
+    """A copy of the column with ``values`` in ``rows``; if a row comes several times, the last value stays."""
     copy = column.copy() if is_array(column) else Numbers(column)
     if is_array(copy):
         copy[rows] = values

@@ -22,13 +22,13 @@ def packed_end(row: Sequence[Any], side: int) -> PackedEnd:
 
 
 def socket_address(row: Sequence[Any], side: int) -> tuple[str, int]:
-    """The end as :func:`packed_end` gives it, its address as text."""
+    """The end as :func:`packed_end` gives it, but with its address as text."""
     address, port = packed_end(row, side)
     return address_text(address), port
 
 
 def answers_as(row: Sequence[Any]) -> tuple[str, int] | None:
-    """The address and the port that segments of its side 1 carry, where these are not that side's own."""
+    """The address and the port that segments of its side 1 carry, if these are not that side's own."""
     address = row[_AT["answers_as"]]
     return (address_text(address), row[_AT["answers_as_port"]]) if address != _NO_ADDRESS else None
 
@@ -54,7 +54,7 @@ class Involved:
     def column(self, name: Any) -> Column:
         """A column of the connections (m,).
 
-        ``name`` is a field of ``connection`` or, of one that each side has for itself, ``(field, side)``.
+        ``name`` is a field of ``connection`` or, for a field that each side has for itself, ``(field, side)``.
         """
         if is_array(self.numbers):
             return self._array(name)[self.numbers - self._first].astype("i8")
@@ -81,7 +81,7 @@ class Involved:
         return select(sides, self.rows((name, 1)), self.rows((name, 0)))
 
     def fastest_ack(self, sides: Column) -> Column:
-        """For each row, how soon its side acknowledged at its fastest (n,), ns; 0 not known."""
+        """For each row, the fastest acknowledgement of its side (n,), ns; 0 if not known."""
         return maximum(self.of_side("fastest_ack", sides), 0)
 
     def _array(self, name: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the kernel said while a capture was recorded, found again for the candidates it was said of."""
+"""What the kernel said while a capture was recorded, matched to the candidates that it is about."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -11,18 +11,18 @@ from nagle_lab.diagnosis.observed.connection_columns import answers_as, socket_a
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
 
-SURELY = 1 * MS  # before the ACK: a segment that is on its way out of the host leaves sooner
+SURELY = 1 * MS  # before the ACK: a segment that is already on its way out of the host leaves sooner
 
 
 @dataclass(frozen=True)
 class AnswersByCandidate:
-    """What the kernel said of candidates while the capture was recorded (sock_diag(7)).
+    """What the kernel said about candidates while the capture was recorded (sock_diag(7)).
 
     Attributes
     ----------
     waited : by row, how long before the ACK it first said that the data waited in the socket, ns
     unwritten : by row, how long before the ACK it last said that nothing waited yet, ns
-    until : time of the last answer of all, ns since 1970; of later candidates it said nothing
+    until : time of the very last answer, ns since 1970; about later candidates the kernel said nothing
     """
 
     waited: dict[int, int] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class AnswersByCandidate:
 
     @property
     def rows(self) -> set[int]:
-        """Of which it said anything."""
+        """Those about which it said anything."""
         return {*self.waited, *self.unwritten}
 
 
@@ -55,7 +55,7 @@ class AnswersBySocket:
                     self._by_side[row[columns["number"]], side] = by_ends[ends]
 
     def of(self, candidates: Columns) -> AnswersByCandidate:
-        """What it said of candidates after the trigger and before the ACK."""
+        """What the kernel said about candidates after the trigger and before the ACK."""
         found = AnswersByCandidate(until=self._until)
         if not self._by_side:
             return found

@@ -20,31 +20,31 @@ from nagle_lab.tcp.events import DELAYED, MS, US
 # An end that reacts faster than this is a few switches away at most: hardly a path, and it hardly varies.
 NEAR = 1 * MS
 
-# At the end where it was captured, pure ACKs take at most this share of the time that the peer's take. SURELY_SOONER:
-# where every packet was captured more than once, on a bridge or at both ends, and each end's ACKs come as soon.
+# At the end where it was captured, pure ACKs take at most this share of the time that the peer's take. SURELY_SOONER
+# applies if every packet was captured more than once: on a bridge or at both ends each end's ACKs come as soon.
 SOONER_AT_HOME, SURELY_SOONER = 0.7, 0.5
 
-# An end whose fastest reaction takes no longer is where it was captured. Of one farther away the releases of its
-# kernel cannot be told from those of its program.
+# An end whose fastest reaction is sooner than this is where it was captured. If it is farther away, what its kernel
+# releases cannot be told from what its program sends.
 AT_CAPTURE_POINT = 150 * US
 
-# How much a path varies whose round trip is a millisecond or more, as the shortest timers do. So far away an ACK was
-# delayed only when it took so much longer than its sender's fastest reaction; nearer, when it took LEAST_DELAY.
+# How much a path varies whose round trip is a millisecond or more: as much as the shortest timers last. That far away
+# an ACK was only delayed if it took longer than its sender's fastest reaction by this; nearer, by LEAST_DELAY.
 PATH_JITTER = 8 * MS
 
-ANSWERS = 8  # from this many on their own spread tells how much the path varies
+ANSWERS = 8  # from this many on their spread shows how much the path varies
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for all candidates that are judged together: the whole capture's, or a chunk of them."""
+    """What holds for all candidates that are judged together: those of the whole capture, or a chunk of them."""
 
-    resolution: int  # of the clock that stamped it, ns
-    astray_share: float  # of the data segments: missing in it, or captured after their ACKs
+    resolution: int  # of the capture's clock, ns
+    astray_share: float  # of the data segments: missing in the capture, or captured after their ACKs
     swapped_share: float = 0.0  # of the data segments: captured after their ACKs
-    chunk_share: float = 1.0  # of its candidates: those that are judged at once
-    copied: bool = False  # every packet was captured more than once: the copy that counts is the one at its sender
-    is_at_sender: bool | None = None  # whether one of two captures of the same traffic is; None: there is but one
+    chunk_share: float = 1.0  # of the capture's candidates: those that are judged together
+    copied: bool = False  # every packet was captured more than once; the copy at its sender counts
+    is_at_sender: bool | None = None  # whether one of two captures of the same traffic is; None: there is only one
     seen_again: Collection[int] = ()  # connections that are others, seen before or after NAT
     kernel_answers: AnswersByCandidate = field(default_factory=AnswersByCandidate)
 
@@ -56,10 +56,10 @@ class Observed:
     Attributes
     ----------
     sender_fastest : the fastest reaction of its host at the capture point, ns
-    peer_fastest : the fastest reaction of its peers at the capture point, ns; 0 where nothing tells
-    early : its candidates whose ACK was pure and not late: what it does when no timer delays the ACK
+    peer_fastest : the fastest reaction of its peers at the capture point, ns; 0 if nothing shows it
+    early : its candidates whose ACK was pure and not late: they show what it does when no timer delays the ACK
     sent_before : how often it sent data before the ACK could arrive, as long after the trigger as held data; by
-        connection. Known once it is known which candidates are late; nothing before
+        connection. Empty until it is known which candidates are late
     """
 
     program: Program
@@ -76,12 +76,14 @@ class Observed:
 
     @property
     def is_at_sender(self) -> bool:
-        """Whether a release is captured where its host sends it: there, or on loopback."""
+        """Whether a release is captured where it is sent: at its host, or on loopback."""
         return self.nearer_end == "sender" or self.program.is_on_loopback
 
     @cached_property
     def nearer_end(self) -> Literal["sender", "peer"] | None:
-        """Where it was captured, "sender" or "peer": whose pure ACKs follow sooner; None at both, or not known."""
+        """Where it was captured, "sender" or "peer": the end whose pure ACKs follow sooner; None at both, or not
+        known.
+        """
         if self.setting.is_at_sender is not None:  # each end's ACKs are from the capture nearer to it
             return "sender" if self.setting.is_at_sender else None
         if self.peer_fastest >= NEAR:
@@ -97,12 +99,12 @@ class Observed:
 
 
 def below_near(reactions: list[int]) -> list[int]:
-    """The reaction times, ns, that are of an end at the capture point or next to it."""
+    """The reaction times, ns, that show an end at the capture point or next to it."""
     return [ns for ns in reactions if ns < NEAR]
 
 
 def latest_answer(answers: list[int], round_trip: int) -> float:
-    """How late an end's kernel may be at the capture point, ns, as its ``answers`` vary, but for the slowest of them.
+    """How late an end's kernel may be at the capture point, ns, as its ``answers`` vary, without the slowest of them.
 
     No later than two medians: what takes longer may be a pause of its program.
     """
@@ -113,9 +115,9 @@ def latest_answer(answers: list[int], round_trip: int) -> float:
 
 
 def fastest(handshake: list[int], others: list[int]) -> int | None:
-    """How fast an end reacts at this capture point, ns, by its handshakes and other reactions; None not known.
+    """How fast an end reacts at this capture point, ns, by its handshakes and other reactions; None if not known.
 
-    A handshake much faster than all else was answered by something before the end: a SYN proxy.
+    If handshakes are much faster than all else, something before the end answered them: a SYN proxy.
     """
     if not handshake:
         return min(others, default=None)
@@ -142,9 +144,9 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
 
 
 def _sender_fastest(own: Reactions, c: Candidates) -> int:
-    """The fastest reaction of the program's host, ns; where it is near, its releases count, too.
+    """The fastest reaction of the program's host, ns; if the host is near, its releases count, too.
 
-    What comes in less than a third of the time in which anything else did was under way before the ACK.
+    A release that comes in less than a third of the time that anything else took was under way before the ACK.
     """
     if longer := _after_path_became_longer(own) or _begin_after_handshakes(own, c):
         return longer
@@ -165,9 +167,10 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int:
 
 
 def _releases_are_as_slow_as_syn_answers(own: Reactions, c: Candidates) -> bool:
-    """Whether what follows ACKs takes a millisecond and more, all as long as answers to SYNs do: a stack that sleeps.
+    """Whether what follows ACKs takes a millisecond and more, and always as long as answers to SYNs: a stack that
+    sleeps.
 
-    Such a stack, in user space or on a small device, answers what it reads together with the ACK before it at once.
+    Such a stack, in user space or on a small device, answers at once what it reads together with the previous ACK.
     """
     if not own.handshake or min(own.handshake) < NEAR or len(c) < CONCLUSIVE:
         return False
@@ -177,9 +180,10 @@ def _releases_are_as_slow_as_syn_answers(own: Reactions, c: Candidates) -> bool:
 
 
 def _after_path_became_longer(own: Reactions) -> int | None:
-    """How long most handshakes and ACKs but delayed ones take, ns, if longer than the fastest handshake varies.
+    """How long most handshakes and ACKs that are not delayed take, ns, if the path became longer; else None.
 
-    None where no handshake took as long: a SYN proxy may have answered them, or a short timer delays the ACKs.
+    They must take longer than the fastest handshake, by more than that varies. None if no handshake took as long: a
+    SYN proxy may have answered them, or a short timer delays the ACKs.
     """
     if not own.handshake:
         return None
@@ -192,9 +196,10 @@ def _after_path_became_longer(own: Reactions) -> int | None:
 
 
 def _begin_after_handshakes(own: Reactions, c: Candidates) -> int | None:
-    """How long the soonest ACKs, data and releases take, ns, if all take alike and longer than any handshake.
+    """How long the soonest ACKs, data and releases take, ns, if all take alike and longer than any handshake; else
+    None.
 
-    Then something nearer answered the handshakes, a SYN proxy for example. None where they do not.
+    Then something nearer answered the handshakes, a SYN proxy for example.
     """
     if not own.handshake or len(own.ack) < 2 or min(len(own.data), len(c)) < COMPARABLE:
         return None

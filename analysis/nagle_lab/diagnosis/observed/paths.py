@@ -1,8 +1,8 @@
-"""How far apart two hosts are, by what any of their connections shows: for those that began before the capture.
+"""How far apart two hosts are, by any of their connections: for connections that began before the capture.
 
 One address may be that of many hosts, behind NAT. Linux from 4.12 to early 2026 counts the timestamps (RFC 7323) of
-all connections of two hosts from one offset (secure_tcp_ts_off), at 1 ms: so connections on which both ends' agree
-are of the same hosts. Since commit 165573e41f2f each connection has its own, and they never agree.
+all connections of two hosts from one offset (secure_tcp_ts_off), at 1 ms: so connections on which both ends' offsets
+agree are of the same hosts. Since commit 165573e41f2f each connection has its own offset, and they never agree.
 """
 
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import US
 from nagle_lab.tcp.tables import Table
 
-MOST_PATHS = 100_000  # that are remembered
+MOST_PATHS = 100_000  # are remembered
 CLOCK_BITS = 10  # offsets that differ by less than about a second are one: clocks drift, and paths vary
 CLOCKS = 1 << (32 - CLOCK_BITS)
 
-SLACK = 300 * US  # how much a path varies, at least
+SLACK = 300 * US  # a path varies by at least this
 
 Pair = tuple[bytes, bytes]  # the addresses of two hosts, the lesser first
 Clocks = tuple[int, int]  # the offsets of their timestamps, in units of about a second
@@ -24,7 +24,7 @@ Clocks = tuple[int, int]  # the offsets of their timestamps, in units of about a
 class KnownPath(NamedTuple):
     """What is known of the path between two hosts."""
 
-    fastest: tuple[int, int]  # how soon each reacted at its fastest, ns, the one with the lesser address first
+    fastest: tuple[int, int]  # the fastest reaction of each host, ns, the one with the lesser address first
     has_handshake: bool
 
 
@@ -56,9 +56,10 @@ class KnownPaths:
         self._known[key] = KnownPath(fastest, has_handshake or before.has_handshake)
 
     def of(self, addresses: bytes, clocks: Clocks, side: int) -> tuple[int, bool]:
-        """How soon one of two hosts reacted at its fastest, ns; NEVER not known. And whether a handshake shows it.
+        """The fastest reaction of one of two hosts, ns (NEVER if not known), and whether a handshake shows it.
 
-        ``addresses`` are both, 16 bytes each, ``clocks`` the offsets of their timestamps, ms; ``side`` is which host.
+        ``addresses`` are those of both, 16 bytes each, ``clocks`` the offsets of their timestamps, ms; ``side``
+        selects the host.
         """
         if min(clocks) < 0:
             return NEVER, False

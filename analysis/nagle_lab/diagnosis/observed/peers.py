@@ -1,7 +1,7 @@
-"""Which peers of a program are looked at by themselves, where that is enough to tell.
+"""Which peers of a program are looked at by themselves, if they show enough.
 
-Each path has its own times, and what a server does for one client says nothing of another. One address may be that
-of several hosts, near and far ones, as behind NAT or a load balancer: connections whose paths differ are looked at as
+Each path has its own times, and what a server does for one client says nothing about another. One address may be that
+of several hosts, near and far ones, as behind NAT or a load balancer: connections whose paths differ are treated as
 those of several peers. What a program does with all other peers is looked at together.
 """
 
@@ -28,11 +28,11 @@ from nagle_lab.diagnosis.observed.enough import COMPARABLE
 from nagle_lab.tcp.events import MS, US
 from nagle_lab.tcp.tables import Table, Tables
 
-LEAST_DELAY = 5 * MS  # no ACK that came sooner is a late one
-MOST_PEERS = 100  # that are looked at by themselves, in the whole capture
-OTHERS = (1 << 32) - 1  # in place of a peer's number: all that are not looked at by themselves
-FARTHER = 1 << 31  # in place of a peer's number: the first of those that have its address and a longer path
-FARTHER_TIMES, FARTHER_BY = 2, 1_500 * US  # the round trip of another path is so many times as long, and by so much
+LEAST_DELAY = 5 * MS  # an ACK that came sooner is not late
+MOST_PEERS = 100  # are looked at by themselves, in the whole capture
+OTHERS = (1 << 32) - 1  # in place of a peer's number: all peers that are not looked at by themselves
+FARTHER = 1 << 31  # in place of a peer's number, and from here on: peers with its address and a longer path
+FARTHER_TIMES, FARTHER_BY = 2, 1_500 * US  # the round trip of another path is so many times as long, and this longer
 HARDLY_SOONER = 200 * MS  # a path hardly becomes longer within that time
 
 
@@ -46,7 +46,8 @@ class Peers:
     def keys_of(self, involved: Involved, side: Column) -> Column:
         """For each row (n,), the key of the program at that ``side`` (n,) of its connection, and of its peer.
 
-        That is the numbers of both in ``connection`` (tcp/engine.h); the latter may be OTHERS, or FARTHER and more.
+        The key holds the numbers of both in ``connection`` (tcp/engine.h); the peer's may be OTHERS, or FARTHER and
+        more.
         """
         program, peer = involved.of_side("program", side), involved.of_side("program", 1 - side)
         pair = program << 32 | peer
@@ -59,9 +60,10 @@ class Peers:
 
 
 def _peers_by_themselves(tables: Tables) -> list[int]:
-    """The keys, ascending, of programs and peers with five candidates whose ACKs may be late for each chunk of rows.
+    """The keys, ascending, of programs and peers with at least five candidates per chunk of rows whose ACKs may be
+    late.
 
-    Of MOST_PEERS at most, those with the most. Chunks are judged one by one.
+    Of more than MOST_PEERS, those with the most candidates. Chunks are judged one by one.
     """
     if not _have_several_peers(tables.connection):
         return []
@@ -77,7 +79,7 @@ def _peers_by_themselves(tables: Tables) -> list[int]:
 
 
 def _have_several_peers(connections: Table) -> bool:
-    """Whether any program has: most captures are of one server and one client, and need not be looked through."""
+    """Whether any program has several peers: most captures are of one server and one client, and need no search."""
     first: dict[int, int] = {}
     for rows in chunks(connections):
         for side in (0, 1):
@@ -91,8 +93,8 @@ def _have_several_peers(connections: Table) -> bool:
 def _farther_ones(tables: Tables) -> dict[int, int]:
     """By number, the connections that take a longer path than others of the same two addresses: FARTHER and more.
 
-    Those of one path have the same number. They are looked at by themselves where COMPARABLE of their candidates may
-    have late ACKs, or more.
+    Those of one path have the same number. They are looked at by themselves if COMPARABLE or more of their candidates
+    may have late ACKs.
     """
     paths = [path for pair in _pairs_that_differ(tables.connection) for path in _farther_paths(pair)]
     if not paths:
@@ -107,7 +109,7 @@ def _farther_ones(tables: Tables) -> dict[int, int]:
 
 
 class _Path(NamedTuple):
-    """The path of one connection, and when that began; ns."""
+    """The path of one connection, and when the connection began; ns."""
 
     round_trip: int
     number: int  # the connection's
@@ -115,9 +117,9 @@ class _Path(NamedTuple):
 
 
 def _pairs_that_differ(connections: Table) -> list[list[_Path]]:
-    """The paths of the connections of each two addresses that are surely not always as far apart.
+    """For each two addresses that are surely not always equally far apart, the paths of their connections.
 
-    Connections that began side by side are in one chunk of the table, or nearly all of them.
+    Connections that began at the same time are in one chunk of the table, at least nearly all of them.
     """
     found: dict[int, list[_Path]] = defaultdict(list)
     for rows in chunks(connections) if len(connections) > 1 else ():
@@ -129,9 +131,9 @@ def _pairs_that_differ(connections: Table) -> list[list[_Path]]:
 
 
 def _known_paths(connections: Columns) -> list[Column]:
-    """Of those with a handshake (n,): the key of server and client, and the columns of _Path.
+    """For connections with a handshake (n,): the key of server and client, and the columns of _Path.
 
-    Without those whose handshake was slow by chance, as the fastest ACKs of both ends say.
+    Without those whose handshake was slow by chance, as the fastest ACKs of both ends show.
     """
     server, one, other = 1 - connections["client"], connections["program", 0], connections["program", 1]
     handshake, acks = connections["handshake"], (connections["fastest_ack", 0], connections["fastest_ack", 1])
@@ -158,9 +160,9 @@ def _is_longer(round_trips: Column, others: Column) -> Column:
 
 
 def _farther_paths(of_pair: list[_Path]) -> list[list[int]]:
-    """The connections of each path but the shortest, where shorter ones began beside them.
+    """The connections of each path except the shortest, if connections on a shorter path began beside them.
 
-    What begins after all of these may be on the same path, which became longer.
+    A connection that begins after all of these may be on the same path, which became longer.
     """
     by_length: list[list[_Path]] = []
     for one in sorted(of_pair):
@@ -177,5 +179,5 @@ def _farther_paths(of_pair: list[_Path]) -> list[list[int]]:
 
 
 def _are_beside(path: list[_Path], shorter: list[_Path]) -> bool:
-    """Whether any on a shorter path began later than the first of these, or hardly sooner."""
+    """Whether any connection on a shorter path began later than the first of these, or hardly sooner."""
     return max(one.begin for one in shorter) > min(one.begin for one in path) - HARDLY_SOONER

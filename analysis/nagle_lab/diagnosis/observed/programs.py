@@ -1,7 +1,7 @@
-"""What the whole capture shows of each program: how fast it and its peers react, and when it sent without waiting.
+"""What the whole capture shows about each program: how fast it and its peers react, and when it sent without waiting.
 
-A program is an address, with its port where it is the server. Those without candidates are not looked at. Which of
-its peers are looked at by themselves: peers.py.
+A program is an address, with its port if it is the server. Programs without candidates are not looked at. peers.py
+decides which of its peers are looked at by themselves.
 """
 
 from bisect import bisect_left
@@ -29,8 +29,8 @@ from nagle_lab.tcp.events import MOST_SAMPLES, MS, Echo, Reaction
 from nagle_lab.tcp.tables import Tables
 
 ROWS_AT_ONCE = 1 << 16
-GOES_ON = 5 * MS  # data so long after the data before it is no other part of the same message
-STALE = 2  # ACKs with older timestamps than what they acknowledge; of Linux there was none in 1,100 captures
+GOES_ON = 5 * MS  # data this long after the previous data is not part of the same message
+STALE = 2  # ACKs with older timestamps than what they acknowledge; Linux sent none in 1,100 captures
 MOST_NOT_HELD = 1_000  # connections of a server with one client
 
 
@@ -39,7 +39,7 @@ class Reactions:
     """How long an end took to react to the latest segment of its peer, ns, ascending: Reaction in tcp/events.py."""
 
     handshake: list[int] = field(default_factory=list)
-    ack: list[int] = field(default_factory=list)  # delayed ones among them
+    ack: list[int] = field(default_factory=list)  # includes delayed ones
     data: list[int] = field(default_factory=list)
     release: list[int] = field(default_factory=list)  # with more data, to an early ACK
     no_new_ack: list[int] = field(default_factory=list)  # with data, to data that acknowledged nothing new
@@ -49,11 +49,11 @@ class Reactions:
 
     @property
     def by_kernel(self) -> list[int]:
-        """Those that no program has a part in: in handshakes, and with pure ACKs."""
+        """Those in which no program has a part: handshakes and pure ACKs."""
         return [*self.handshake, *self.ack]
 
     def by_kernel_before(self, latest: float) -> list[int]:
-        """The same that took less than ``latest``, ns: no delayed ACKs, say."""
+        """The same, if they took less than ``latest``, ns: without delayed ACKs, for example."""
         return [ns for ns in self.by_kernel if ns < latest]
 
     @property
@@ -63,7 +63,7 @@ class Reactions:
 
     @property
     def fastest(self) -> int:
-        """The fastest of its reactions, ns; 0 not known."""
+        """The fastest of its reactions, ns; 0 if not known."""
         return min([*self.handshake, *self.after_handshake], default=0)
 
     def put_in_order(self) -> None:
@@ -74,7 +74,7 @@ class Reactions:
     def keep(self, kind: Reaction, samples: Column, more: Column) -> None:
         """Keep reaction times (n,), ns, and how much longer they took than the fastest on their connection (n,).
 
-        Of each kind up to MOST_SAMPLES.
+        Up to MOST_SAMPLES of each kind are kept.
         """
         name = kind.name.lower()
         for kept, some in ((getattr(self, name), samples), (getattr(self, f"{name}_more", None), more)):
@@ -84,7 +84,7 @@ class Reactions:
 
 @dataclass
 class Program:
-    """What the capture shows of one program and one of its peers, or all of its other ones.
+    """What the capture shows about one program and one of its peers, or all of its other peers.
 
     Attributes
     ----------
@@ -92,16 +92,18 @@ class Program:
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its
         host; set by ``Findings._judge``
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
-        connection, an Echo: what its timestamps say, how many ms after that one)
-    no_wait_frames : by connection, the first and the last frame of these, without those that wait by their timestamps
-    not_held_behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: it
-        waits behind small ones at most, as Linux does
-    peers_went_on : by connection, how often its peers did so after GOES_ON or more: they waited for no answer
-    not_held : of a server, by its client's program, how often it sent a small segment right behind an unacknowledged
+        connection, the Echo that its timestamps show, how many ms after the unacknowledged one)
+    no_wait_frames : by connection, the first and the last frame of these, without those that waited by their
+        timestamps
+    not_held_behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: then
+        it waits only behind small ones, as Linux does
+    peers_went_on : by connection, how often its peers sent a small segment while a small one was unacknowledged,
+        after GOES_ON or more: they waited for no answer
+    not_held : for a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
-    not_held_on : on which connections with that client it did, the first MOST_NOT_HELD of them in order; when each
-        began, and when a connection of the same two hosts first ended after that, ns, which may leave a congestion
-        window to later ones
+    not_held_on : for a server, by its client's program, the connections on which it did so, the first MOST_NOT_HELD
+        in order. For each, when it began, and when a connection of the same two hosts first ended after that, ns:
+        this may leave a congestion window to later ones
     stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
         acknowledged
     """
@@ -119,14 +121,14 @@ class Program:
 
     @property
     def echoes(self) -> bool:
-        """Whether its timestamps tell which segment came last to it, as RFC 7323 §4.3 has them."""
+        """Whether its timestamps show which segment it received last, as RFC 7323 §4.3 asks."""
         return self.stale_echoes < STALE
 
     def sent_without_waiting(self, at_least: float = 0, *, by_timestamps: bool = False) -> Counter[tuple[int, int]]:
         """How often it sent a small segment while a small one was unacknowledged, by (peer's program, connection).
 
-        Only ``at_least`` ns after that one, and where its timestamps do not say that it had been acknowledged; or,
-        with ``by_timestamps``, where they say that it had not.
+        Counted are only segments that left ``at_least`` ns after that one, unless timestamps say that it had been
+        acknowledged; with ``by_timestamps`` only if they say that it had not.
         """
         counts: Counter[tuple[int, int]] = Counter()
         for (peer, connection, echo, ms), count in self.no_waits.items():
@@ -145,7 +147,7 @@ class Programs(dict[int, Program]):
         super().__init__()
         self._paths, self._knows_paths = earlier_paths, False
         self._no_waits, self._connections = tables.no_wait, tables.connection
-        self._looked_at = 0  # rows of the former
+        self._looked_at = 0  # rows of no_wait
         self.keys_of = Peers(tables).keys_of
         self._not_held: dict[int, Counter[int]] = defaultdict(Counter)
         self._not_held_on: dict[int, dict[int, dict[int, tuple[int, int]]]] = defaultdict(dict)
@@ -163,8 +165,8 @@ class Programs(dict[int, Program]):
     def look_at_no_waits(self, until: int | None) -> None:
         """Fill ``no_waits`` and ``peers_went_on`` with what was sent up to frame ``until`` (None: the last).
 
-        Begins after the frame of the call before: candidates are judged a stretch of the capture at a time, and
-        compared with what was sent during the same stretch.
+        It begins after the frame of the previous call: candidates are judged one stretch of the capture at a time,
+        and compared with what was sent during the same stretch.
         """
         for program in self.values():
             program.no_waits.clear()
@@ -185,7 +187,7 @@ class Programs(dict[int, Program]):
 
     @property
     def paths(self) -> KnownPaths:
-        """How far apart the hosts are; only found out when asked for, as most captures have all handshakes."""
+        """How far apart the hosts are; only determined when asked for, because most captures have all handshakes."""
         if not self._knows_paths:
             self._paths.add(self._connections)
             self._knows_paths = True
@@ -193,7 +195,7 @@ class Programs(dict[int, Program]):
 
     @property
     def without_echoes(self) -> list[int]:
-        """The numbers of the programs whose timestamps tell nothing: see :attr:`Program.echoes`."""
+        """The numbers of the programs whose timestamps show nothing: see :attr:`Program.echoes`."""
         return [number for number, count in self._stale_echoes.items() if count >= STALE]
 
     def __missing__(self, key: int) -> Program:
@@ -235,8 +237,8 @@ class Programs(dict[int, Program]):
                 kept[int(connection[row])] = first, first
 
     def _look_for_ends(self) -> None:
-        """When the first connection of the same two hosts ended after each in ``not_held_on`` began; of very many
-        connections, when that one began.
+        """Find when, after each connection in ``not_held_on`` began, the first one of the same two hosts ended. If
+        there are very many connections, the time when it began stays.
         """
         table = self._connections
         if len(table) > ROWS_AT_ONCE or not self._not_held_on:
@@ -275,7 +277,7 @@ class Programs(dict[int, Program]):
         for key, other, peer, connection, what, ns, frame, owed in zip(*columns, strict=True):
             sender = self[int(key)]
             said = int(what) if sender.echoes else Echo.UNKNOWN
-            if not owed:  # else it may have waited until then
+            if not owed:  # otherwise it may have waited for that ACK
                 sender.no_waits[int(peer), int(connection), said, rounded(int(ns), MS)] += 1
                 if said != Echo.AFTER:
                     first, _ = sender.no_wait_frames.get(int(connection), (int(frame), 0))
@@ -293,10 +295,11 @@ class Programs(dict[int, Program]):
 
 
 def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -> Column:
-    """Whether Linux might have held the data (tcp_minshall_check): it and the segment before it end small.
+    """Whether Linux might have held the data (tcp_minshall_check), because it and the segment before it end in small
+    ones.
 
-    Where a full segment's size is not known (0), a segment is surely small below LEAST_MSS, which every host takes;
-    and below LEAST_USUAL if it ends a write (PSH).
+    If the size of a full segment is not known (0), a segment is surely small below LEAST_MSS, which every host
+    accepts, and below LEAST_USUAL if it ends a write (PSH).
     """
     is_known = full > 0
     least = select(is_known, full, select(pushed > 0, LEAST_USUAL, LEAST_MSS))
@@ -304,5 +307,5 @@ def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -
 
 
 def _is_small_behind_full(trigger: Column, released: Column, full: Column, owed: Column) -> Column:
-    """Whether it is less than a full segment, and behind one or several of these; not if it left with an ACK owed."""
+    """Whether it is less than a full segment, behind one or several full ones, and did not leave with an owed ACK."""
     return is_full(trigger, full) & (released < full) & (owed == 0)
