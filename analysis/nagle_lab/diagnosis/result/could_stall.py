@@ -1,6 +1,6 @@
-"""The verdict on a user's own software: CLEAN only where a stall could have been, and would have been recorded.
+"""The verdict on a user's own software: CLEAN only if a stall was possible, and would have been recorded.
 
-A guarded run is recorded completely, with all of its connections. So CLEAN asks for more than of any other capture:
+A guarded run is recorded completely, with all of its connections. So CLEAN asks for more than with any other capture:
 nothing is CLEAN that could not have been a STALL.
 """
 
@@ -17,7 +17,7 @@ class Missing(StrEnum):
     """What a run lacked, so that no stall was possible in it."""
 
     TRAFFIC = "traffic"
-    CONNECTIONS = "connections"  # that are to be judged
+    CONNECTIONS = "connections"  # to be judged
     SECOND_EXCHANGE = "second_exchange"
     EXCHANGES = "exchanges"
     SECOND_WRITE = "second_write"
@@ -27,8 +27,8 @@ def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | N
     """Why none of the ``judged`` connections could have stalled; None: one could have.
 
     A small segment that was sent behind an unacknowledged small one is what Nagle's algorithm would have held; data
-    that followed a pure ACK is a second write, too. Where neither was seen, each message left at once. A stream
-    without answers could have stalled where one connection has many of these: only its first ACKs are quick.
+    that followed a pure ACK is a second write, too. If neither was seen, each message left at once. A stream without
+    answers could have stalled if one connection has many of these: only its first ACKs are quick.
     """
     if not result.source.tcp_packets:
         return Missing.TRAFFIC
@@ -47,7 +47,7 @@ def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | N
 
 
 def stricter_for_own_software(result: Result, judged: Iterable[Connection], lost: str) -> Result:
-    """The result with a stricter verdict; ``lost`` says what the recording lacks, empty where it is whole.
+    """The result with a stricter verdict; ``lost`` says what the recording lacks, and is empty if it is complete.
 
     A stall is proved by the segments that show it, whatever is missing elsewhere.
     """

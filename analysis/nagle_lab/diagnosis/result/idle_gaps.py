@@ -1,8 +1,8 @@
 """The one cause of every idle gap of a connection (:func:`cause_of`).
 
 An idle gap is the time between two consecutive packets of a connection, at least ``IDLE`` (tcp/events.py), from its
-first data on and without its closing. What ended it tells its cause; where an acknowledgement did, the proof of the
-whole capture does (:func:`recategorized`).
+first data on and without its closing. What ended it shows its cause; if an acknowledgement did, the proof of the
+whole capture decides (:func:`recategorized`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,12 +23,12 @@ from nagle_lab.diagnosis.observed.observed import NEAR
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_TIMER
 from nagle_lab.tcp.events import DELAYED, MS, EndedBy
 
-# TCP_CORK lets a partial segment go after 200 ms (tcp(7)): from the probe timer, which is the RTO, so 200 ms
-# (TCP_RTO_MIN) and some of the smoothed round trip, which late ACKs feed (tcp_check_probe_timer).
+# TCP_CORK releases a partial segment after 200 ms (tcp(7)), by the probe timer, which is the RTO: 200 ms
+# (TCP_RTO_MIN) and a part of the smoothed round trip, which late ACKs raise (tcp_check_probe_timer).
 CORK_LEAST, CORK_MOST = 196 * MS, 260 * MS
-# A reply that is corked as a whole looks as if the server thought so long. The timer takes 200 ms, mostly a jiffy
-# for the round trip, and up to another; a program that sleeps for 200 ms is sooner. So a side that answers so late,
-# and is never late otherwise, probably corks.
+# A reply that is corked as a whole looks as if the server thought so long. The timer takes 200 ms, usually a jiffy
+# for the round trip, and up to another jiffy; a program that sleeps for 200 ms is sooner. So a side that answers this
+# late, and is never late otherwise, probably corks.
 CORKED_LEAST, CORKED_MOSTLY, CORKED_MOST, CORKED_OFTEN = 200 * MS, 201 * MS, 222 * MS, 3
 
 
@@ -84,7 +84,7 @@ def cause_of(ended_by: int, took: int, far: int, reply: int, corked: int, by_cli
     ----------
     ended_by : what ended it: an ``EndedBy`` (tcp/events.py)
     took : how much longer it took than the fastest ACK of the end that ended it: a :class:`GapLength`
-    far : 1 if that end is far from the capture point, else 0: then the path may vary, too
+    far : 1 if that end is far from the capture point, so the path may vary, too; else 0
     reply : 1 if the packet before it came from the other side, else 0
     corked : 1 if it took as long as TCP_CORK holds a segment, and what ended it was small; ALL_CORKED if all of that
         end's late answers did; else 0
@@ -118,11 +118,11 @@ class GapLength(IntEnum):
     QUICK = 0  # like the path
     AS_A_TIMER = 1  # like a delayed-ACK timer
     SLOWER = 2
-    NOT_TOLD = 3  # as the fastest, which may itself have been delayed, as no handshake shows the path
+    NOT_TOLD = 3  # like the fastest, which may itself have been delayed: no handshake shows the path
 
 
-# How many values each argument of cause_of has but the first, which may have any: they become one number, so that
-# many gaps are counted at once.
+# How many values each argument of cause_of has, except the first, which may have any. The arguments become one
+# number, so that many gaps are counted at once.
 _VALUES = (len(GapLength), 2, 2, 1 + ALL_CORKED, 2)
 
 
@@ -157,7 +157,7 @@ def _numbers(gaps: Gaps, all_corked: Column) -> Column:
 
 
 def _all_corked(gaps: Gaps) -> Column:
-    """Which gaps a small answer ended as late as TCP_CORK's timer, as all late answers of that end there."""
+    """Which gaps ended with a small answer as late as TCP_CORK's timer, like all late answers of that end there."""
     connections = distinct(gaps["connection"])
     of = ranks(gaps["connection"], connections)
     keys = 2 * of + gaps["side"]
@@ -175,7 +175,7 @@ def totals_by_cause(gaps: Gaps) -> CauseTotals:
     """How many idle gaps have each cause, and for how many ns in all.
 
     Those that a stall or a hold for a round trip explains are counted as something else until :func:`recategorized`.
-    Besides what is in ``Gaps`` it takes their ``connection``.
+    ``gaps`` must also have their ``connection``.
     """
     return _by_cause(gaps, _all_corked(gaps))
 
@@ -195,7 +195,7 @@ def add_totals(totals: CauseTotals, more: CauseTotals) -> None:
 
 
 def recategorized(gaps: Gaps, cause: Cause) -> CauseTotals:
-    """What to add to the totals so that idle gaps that the proof explains count under ``cause``, and not as before.
+    """What to add to the totals so that idle gaps that the proof explains count under ``cause``, not as before.
 
     None of these gaps is taken to be one of TCP_CORK's.
     """

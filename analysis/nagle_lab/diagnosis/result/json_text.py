@@ -8,7 +8,9 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 def json_text(value: object) -> str:
-    """One line of JSON; what a terminal would act on is written as ``\\u009b``, the same value to a reader."""
+    """One line of JSON; control characters that a terminal would act on are escaped, as ``\\u009b``: the
+    same value.
+    """
     try:
         text = _ENCODE(value).decode()
     except UnicodeEncodeError:  # the name of a file that is no text (PEP 383), which UTF-8 cannot have

@@ -17,7 +17,7 @@ OPEN_SHARE = 0.1  # of the late ACKs
 def reason_of(
     verdict: Verdict, reason: str, summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles
 ) -> str:
-    """The rule's reason, with what the summary has to say to it."""
+    """The rule's reason, with what the summary adds to it."""
     if verdict is Verdict.STALL:
         return _stall_reason(summary) + _larger_cause(summary, idle_gaps, obstacles)
     held = summary.round_trip_holds.count
@@ -48,25 +48,27 @@ def _is_late(summary: Summary) -> bool:
 
 OTHER_CAUSE = "but another cause took more time"
 
-# Between exchanges a client may pause as it likes, and a path is as long as it is.
+# A client may pause between exchanges as it likes, and nobody can shorten the path.
 _NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
 
 
 def larger_cause(lost_ms: float, idle_gaps: Mapping[Cause, CountAndTime]) -> Cause | None:
-    """What took more time than the stalls, in which ``lost_ms`` were; None where nothing did."""
+    """What took more time than the stalls, which took ``lost_ms``; None if nothing did."""
     others = {cause: gaps.total_ms for cause, gaps in idle_gaps.items() if cause not in _NOT_BESIDE}
     largest = max(others, key=lambda cause: others[cause], default=None)
     return largest if largest and others[largest] > lost_ms else None
 
 
 def may_have_waited(idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> bool:
-    """Whether data may have waited for many late ACKs of which no stall is proved: so many are undecided."""
+    """Whether data may have waited for many late ACKs without a proved stall, because many candidates are
+    undecided.
+    """
     late = idle_gaps.get(Cause.DELAYED_ACK)
     return late is not None and sum(obstacles.values()) > OPEN_SHARE * late.count
 
 
 def data_may_have_waited(result: Result) -> bool:
-    """Whether data may have waited for late ACKs of which no stall is proved."""
+    """Whether data may have waited for late ACKs without a proved stall."""
     unresolved = result.quality.unresolved
     is_unsure = result.verdict is Verdict.INCONCLUSIVE and bool(unresolved)
     return is_unsure or may_have_waited(result.idle_gaps, unresolved)
@@ -74,7 +76,7 @@ def data_may_have_waited(result: Result) -> bool:
 
 def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> str:
     cause = larger_cause(summary.lost_ms_total, idle_gaps)
-    if not cause or summary.servers:  # of several servers that of another one would hide the stalls of this one
+    if not cause or summary.servers:  # a larger cause at one server would hide the stalls of another
         return ""
     times = f"{duration_text(idle_gaps[cause].total_ms)}, beside {duration_text(summary.lost_ms_total)} of the stalls"
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays
@@ -84,12 +86,12 @@ def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obs
 
 
 def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:
-    """How long the exchanges took that did not stall, where that is long, and neither pauses nor the path alone."""
+    """How long exchanges took that did not stall, if that is long and not only because of pauses or the path."""
     if not summary.exchange_ms or summary.exchange_ms.p50 < IDLE / MS or not larger_cause(0, idle_gaps):
         return ""
     return f"; not this stall, but they took {summary.exchange_ms.p50:.0f} ms each (median)"
 
 
 def _is_thin(summary: Summary) -> bool:
-    """Whether all there is are one or two prompt releases."""
+    """Whether there are only one or two prompt releases."""
     return summary.grounds.keys() == {Ground.PROMPTNESS} and summary.stalls < REPEATED

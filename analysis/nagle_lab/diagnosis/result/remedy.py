@@ -8,7 +8,7 @@ from nagle_lab.diagnosis.result.writes import Option, Place, Write, Writes, is_a
 
 ONE_WRITE = "send each message in one write"
 NODELAY = "set TCP_NODELAY"
-FAR_MS = 5  # of a hold that is longer by so much than the timer the rest is a round trip, which no quick ACK saves
+FAR_MS = 5  # if a hold is longer than the timer by this, the rest is a round trip, which no quick ACK saves
 _OTHERWISE = "the program itself waits for the ACK, or passes on what another connection held"
 
 
@@ -21,15 +21,16 @@ def is_behind_full(summary: Summary) -> bool:
 
 
 def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = None) -> str | None:
-    """In a sentence or two; None without stalls.
+    """The remedy in a sentence or two; None without stalls.
 
-    It names the lines of the ``writes``, where these are known; in files below the folder ``here`` from there on.
+    It names the lines of the ``writes``, if these are known; files below the folder ``here`` are named relative to
+    it.
     """
     hold, grounds = summary.hold_ms, summary.grounds
     if not hold:
         return None
     held, delayed = summary.who_held, summary.who_delayed
-    # As some programs look, from there; and what is proved by timestamps is like the others.
+    # Some programs look the same from there; what timestamps prove is like the other stalls.
     is_from_afar = grounds.keys() <= {Ground.REPETITION_ON_PATH, Ground.REPETITION_NEARBY, Ground.TIMESTAMPS}
     unless = f" If TCP_NODELAY is set already, {_OTHERWISE}." if is_from_afar else ""
     saving = (
@@ -48,7 +49,7 @@ def remedy(summary: Summary, writes: Writes | None = None, here: Path | None = N
 
 
 def _one_write(writes: Writes | None, here: Path | None) -> str | None:
-    """How to change the two writes, by their lines; None where they are one line."""
+    """How to change the two writes, by their lines; None if they are one write."""
     group = writes.groups[0] if writes and writes.groups else None
     if not writes or not group:
         return ONE_WRITE
@@ -65,20 +66,22 @@ def _one_write(writes: Writes | None, here: Path | None) -> str | None:
 
 
 def set_late(writes: Writes | None) -> Option | None:
-    """What set TCP_NODELAY on the socket that held, if only after its first stall; None where nothing did."""
+    """What set TCP_NODELAY on the socket that held, if it did so only after the first stall; else None."""
     own = _on_the_socket(writes)
     in_time = any(one.value and not one.after_stall for one in own)
     return own[-1] if own and own[-1].value and not own[-1].error and not in_time else None
 
 
 def _on_the_socket(writes: Writes | None) -> list[Option]:
-    """What became of TCP_NODELAY on the socket that held, in order; what it inherited of its listener is first."""
+    """What became of TCP_NODELAY on the socket that held, in order; what it inherited from its listener
+    comes first.
+    """
     asked = writes.options if writes else []
     return [one for one in asked if one.option == "TCP_NODELAY" and one.on in ("listener", "socket")]
 
 
 def cleared(writes: Writes | None) -> Option | None:
-    """What took TCP_NODELAY away on the socket that held, where it had been set; None where nothing did."""
+    """What cleared TCP_NODELAY on the socket that held, after it had been set; None if nothing did."""
     own = _on_the_socket(writes)
     if not own or own[-1].on != "socket" or own[-1].value or own[-1].error or not any(one.value for one in own):
         return None
@@ -86,7 +89,7 @@ def cleared(writes: Writes | None) -> Option | None:
 
 
 def _nodelay(writes: Writes | None, here: Path | None) -> str:
-    """What to do about TCP_NODELAY: where it was set and then lost, setting it once more would be lost, too."""
+    """What to do about TCP_NODELAY: if it was set and then cleared, setting it once more would not last either."""
     if late := set_late(writes):
         line = _line(late.write, here)
         return f"{NODELAY} before the first write{f' ({line} sets it too late)' if line else ''}"
@@ -105,7 +108,7 @@ def _nodelay(writes: Writes | None, here: Path | None) -> str:
 
 
 def _line(write: Write, here: Path | None) -> str:
-    """File and line alone, of the program if it is known there, else of a library; empty where neither is."""
+    """File and line only: the program's if known, else a library's; empty if neither is known."""
     places = [place for place in (write.program, write.library) if place and place.line]
     return _file_and_line(places[0], here) if places else ""
 

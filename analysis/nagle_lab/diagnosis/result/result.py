@@ -50,9 +50,7 @@ class Source(msgspec.Struct, frozen=True):
     """The capture file."""
 
     file: str  # its name without folders, so that the result does not depend on where it lies
-    sha256: Annotated[
-        str, Meta(pattern="^([0-9a-f]{64})?$")
-    ]  # "" where it was not asked for: a screen does not show it
+    sha256: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")]  # "" if it was not asked for: a screen does not show it
     format: str
     link_type: list[str]
     packets: Count
@@ -76,10 +74,10 @@ class Quality(msgspec.Struct, frozen=True):
     damage: list[str]  # what is wrong with the file
     not_decoded: dict[str, Count]  # packets left out, by what they are
     handshakes: Count  # connections whose handshake is in the capture
-    rejected: dict[Rejected, Count]  # segment, ACK and data in sequence, but not a stall, and why
-    unresolved: dict[Obstacle, Count]  # undecided ones, by reason
+    rejected: dict[Rejected, Count]  # candidates that are no stalls, by reason
+    unresolved: dict[Obstacle, Count]  # undecided candidates, by reason
     kernel_asked: dict[Obstacle, Count]  # of these, about how many the kernel was asked while it was recorded
-    clock_resolution_us: Number  # of the stamps: what is shorter cannot be told
+    clock_resolution_us: Number  # of the time stamps: shorter times cannot be measured
     astray_share: Share  # of the data segments: missing in the capture, or captured after their acknowledgement
 
 
@@ -119,13 +117,15 @@ class NamedEnd(_End, frozen=True):
 
 
 class UndecidedEnd(_End, frozen=True):
-    """An end of which it could not be told whether it held data, and how often, by reason."""
+    """An end that may have held data, undecided, and how often, by reason."""
 
     unresolved: dict[Obstacle, Count]
 
 
 def _named(ends: Sequence[NamedEnd], in_all: Mapping[Role, int]) -> str:
-    """ "the server (10.0.0.2:80)" for one end; both of two; of more, how many, and which most often; "" of none."""
+    """ "the server (10.0.0.2:80)" for one end; both if there are two; of more, how many, and the most frequent; ""
+    for none.
+    """
     if len(ends) == 1:
         return f"the {ends[0].role} ({ends[0]})"
     if len(ends) <= 2:
@@ -135,14 +135,14 @@ def _named(ends: Sequence[NamedEnd], in_all: Mapping[Role, int]) -> str:
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server, on whose connections there are stalls, or it could not be told."""
+    """A server on whose connections there are stalls, or undecided candidates."""
 
     ip: str
     port: Annotated[int, Meta(ge=0, le=65535)]
     exchanges: Count
     stalled_exchanges: Count
     stalls_by: dict[Role, Count]  # stalls by the role of the end that held
-    unresolved: Count  # how often it could not be told whether an ACK released what followed
+    unresolved: Count  # how often it was not clear whether an ACK released what followed
 
     def __str__(self) -> str:
         return end_text(self.ip, self.port)
@@ -151,12 +151,12 @@ class Server(msgspec.Struct, frozen=True):
 class EndProcess(msgspec.Struct, frozen=True):
     """A process at an end of connections, as comments on packets or, live, the kernel name it."""
 
-    role: Role | None  # None: at one of the two ends of connections to that server
+    role: Role | None  # None: it is at one of the two ends of connections to that server, not known which
     ip: str
     port: Annotated[int, Meta(ge=0, le=65535)] | None  # None: a client's
     pid: Count
     command: str  # its executable
-    arguments: str  # with its own name, which comes first
+    arguments: str  # its own name is the first
     connections: Count
 
     def __str__(self) -> str:
@@ -166,7 +166,7 @@ class EndProcess(msgspec.Struct, frozen=True):
 
 
 class Relay(msgspec.Struct, frozen=True):
-    """A connection whose data followed that of another one at once: it passes on what the other waited for."""
+    """A connection whose data immediately followed that of another one: it passes on what the other waited for."""
 
     connection: Count
     source: Count  # the other connection
@@ -174,11 +174,11 @@ class Relay(msgspec.Struct, frozen=True):
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """How often durations of each length occur: 20 bins for a power of ten, those in which there is one."""
+    """How often durations of each length occur: 20 bins per power of ten, without empty bins."""
 
     count: Count
     total_ms: Number
-    bins: list[tuple[Number, Number, Count]]  # ms from, ms up to but without, how many
+    bins: list[tuple[Number, Number, Count]]  # from (ms), up to but not including (ms), how many
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -186,26 +186,26 @@ class Summary(msgspec.Struct, frozen=True):
 
     connections: Count
     exchanges: Count
-    repeat_exchanges: Count  # those that follow another on their connection
+    repeat_exchanges: Count  # those that follow another one on their connection
     decided_exchanges: Count  # in which a stall would have been seen: the others are unresolved
     stalled_exchanges: Count
     stalls: Count
-    behind_full: Count  # of them, held behind a full segment, as RFC 896 has it; Linux does not
+    behind_full: Count  # stalls held behind a full segment, as RFC 896 says; Linux does not hold behind one
     stalled_share: Share
     delayed_acks: Count
     delayed_acks_by: dict[Role, Count]  # by role: "client", "server"
     fin_acks_by: dict[Role, Count]  # pure ACKs of bare FINs, by role: Linux may count them as delayed
     packets_by: dict[Role, Count]  # sent, by role
-    segments_by: dict[Role, Count]  # the same, packets made by segmentation offload counted in parts
+    segments_by: dict[Role, Count]  # the same, but packets made by segmentation offload count as several segments
     wait_ms: Spread | None  # trigger to late ACK; at the sender an upper bound of the hold
     hold_ms: Range | None  # in the median stall: how long its sender held the data
     release_us: Spread | None
     round_trip_holds: CountAndTime  # Nagle's algorithm waited for ACKs that were not delayed
-    round_trip_holds_by: dict[Role, Count]  # how often, by the role of the end whose data waited so
+    round_trip_holds_by: dict[Role, Count]  # their number, by the role of the end whose data waited
     grounds: dict[Ground, Count]  # what the stalls are proved by
     ack_timer_ms: float | None  # of the delaying end: median wait less the way there and back
     round_trip_us: dict[Role, Number | None]  # from the capture point to each role and back, median of the shortest
-    captured_near: CapturedNear | None  # the role, "both" ends, "neither"; None without handshakes
+    captured_near: CapturedNear | None  # a role, "both" ends or "neither"; None without handshakes
     request_to_ack_ms: Spread | None
     request_to_response_ms: Spread | None
     exchange_ms: Spread | None
@@ -217,10 +217,10 @@ class Summary(msgspec.Struct, frozen=True):
     delayed_by: Roles | None
     held_ends: list[NamedEnd]  # those with the most stalls, at most ten
     delayed_ends: list[NamedEnd]
-    held_ends_by: dict[Role, Count]  # how many ends held, in all, by role
+    held_ends_by: dict[Role, Count]  # how many ends held in all, by role
     delayed_ends_by: dict[Role, Count]
     undecided_ends: list[UndecidedEnd]  # those whose data may have been held, most often first, at most ten
-    servers: list[Server]  # of several, those with stalls or something unresolved, most stalls first; at most 20
+    servers: list[Server]  # if there are several: those with stalls or unresolved ones, most stalls first; at most 20
     relays: list[Relay]  # the most frequent, at most ten
     remedy: str | None
 
@@ -251,12 +251,12 @@ class SentTotals(msgspec.Struct, frozen=True, gc=False):
     """What one side of a connection sent."""
 
     packets: Count
-    segments: Count  # the same, packets made by segmentation offload counted in parts
+    segments: Count  # the same, but packets made by segmentation offload count as several segments
     wire_bytes: Count  # of the whole packets, link layer included where it was captured
     payload_bytes: Count
     delayed_acks: Count
     fin_acks: Count  # pure ACKs of bare FINs
-    acks_before_timer: Count  # of the delayed ones, those that came sooner than a timer can fire
+    acks_before_timer: Count  # delayed ones that came sooner than a timer can fire
     not_held: Count  # small segments sent behind unacknowledged small ones: its Nagle's algorithm was off
 
 
@@ -275,13 +275,13 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     stalled_exchanges: Count
     stalls: Count
     second_writes: Count  # how often data followed a pure ACK of the data before it
-    unresolved: Count  # how often it could not be told whether an ACK released what followed
+    unresolved: Count  # how often it was not clear whether an ACK released what followed
     first_stalled_exchange: Frame | None  # counted from 1
     lost_ms: Number  # how long its data waited for delayed ACKs: the sum of its stalls' waits
-    round_trip_holds_ms: Number  # and for ACKs that were not delayed
+    round_trip_holds_ms: Number  # how long its data waited for ACKs that were not delayed
     sent: dict[Role, SentTotals]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not seen, or a proxy's
-    answers_as: Endpoint | None = None  # what the server's segments carry where that is another address: translated
+    answers_as: Endpoint | None = None  # address of the server's segments, if it is another one: translated
 
     @property
     def ends(self) -> tuple[SocketAddress, SocketAddress]:
@@ -290,7 +290,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sockets(self) -> tuple[tuple[SocketAddress, SocketAddress], tuple[SocketAddress, SocketAddress]]:
-        """Of the client's socket and the server's, as these know them: the own address and port, then the peer's."""
+        """The client's socket and the server's, as each end knows them: its own address and port, then the peer's."""
         client, server = self.ends
         asked = (self.answers_as.ip, self.answers_as.port) if self.answers_as else server
         return (client, asked), (server, client)
@@ -309,7 +309,7 @@ class Stall(msgspec.Struct, frozen=True, gc=False):
     held_by: Endpoint
     delayed_by: Endpoint
     trigger_frame: Frame
-    ack_frame: Frame | None  # None: the capture lacks the ACK, and the release's timestamp tells of it
+    ack_frame: Frame | None  # None: the capture lacks the ACK, but the release's timestamp shows that it arrived
     release_frame: Frame
     wait_ms: Number
     release_us: float
@@ -350,9 +350,9 @@ class Result(msgspec.Struct, frozen=True):
     histograms: dict[str, Histogram]  # of wait_ms and exchange_ms, as in the summary
     connections: Sequence[Connection]
     stalls: Stalls
-    exchanges: Sequence[Exchange] | None = None  # for tables, where asked for; not part of the JSON
-    processes: list[EndProcess] | None = None  # at the ends, where they are known
-    writes: Writes | None = None  # the two of each stall, where system calls were recorded beside the segments
+    exchanges: Sequence[Exchange] | None = None  # for tables, if asked for; not part of the JSON
+    processes: list[EndProcess] | None = None  # at the ends, if they are known
+    writes: Writes | None = None  # the two writes of each stall, if system calls were recorded beside the segments
 
     def of_file(self, name: str) -> Self:
         """The same result, of a capture file of that name."""
@@ -364,7 +364,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def is_one_way(self) -> bool:
-        """Whether there are connections, and of every one only one end's packets."""
+        """Whether there are connections, but only one end's packets of each."""
         s = self.summary
         return s.connections > 0 and not s.exchanges and all(one.is_one_way for one in self.connections)
 
@@ -375,7 +375,7 @@ class Result(msgspec.Struct, frozen=True):
     def json_parts(self) -> Iterator[str]:
         """The JSON object of the contract on one line, in parts; the same text for the same capture.
 
-        Raises ValueError where the source has no SHA-256.
+        Raises ValueError if the source has no SHA-256.
         """
         if not self.source.sha256:
             raise ValueError("JSON tells the SHA-256 of the file: analyze it with that")
@@ -397,7 +397,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 _ROWS_AT_ONCE = 1 << 12
-_WHERE_KNOWN = ("processes", "writes")  # fields that most captures have not: absent there
+_WHERE_KNOWN = ("processes", "writes")  # fields that most captures lack: absent there
 
 
 def json_schema() -> str:

@@ -1,4 +1,4 @@
-"""JSON Schemas of what is written as JSON, from its types."""
+"""JSON Schemas of what is written as JSON, made from its types."""
 
 from collections.abc import Callable
 from inspect import cleandoc
@@ -11,7 +11,7 @@ Hook = Callable[[type], dict[str, Any]]
 
 
 def schema_of(of: type | UnionType, title: str, *others: type, hook: Hook | None = None) -> dict[str, Any]:
-    """The JSON Schema of a type: its objects have no other fields than those declared.
+    """The JSON Schema of a type: its objects have only the declared fields.
 
     Parameters
     ----------
@@ -31,5 +31,5 @@ def schema_of(of: type | UnionType, title: str, *others: type, hook: Hook | None
 
 
 def schema_text(schema: dict[str, Any]) -> str:
-    """A schema as it stands in its file."""
+    """A schema as its file contains it."""
     return msgspec.json.format(msgspec.json.encode(schema), indent=1).decode() + "\n"

@@ -1,4 +1,4 @@
-"""Durations in figures: how they are spread, and a sum of them as people read it. Counts in words."""
+"""Durations in figures: their spread, and a duration as people read it. Counts in words."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """The spread of ``values``, to three decimals; None where there are none."""
+    """The spread of ``values``, to three decimals; None if there are none."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -25,12 +25,12 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def nearest_rank(ordered: Sequence[float], percent: float) -> float:
-    """The percentile of values in ascending order, of which there is at least one: a value that was observed."""
+    """The percentile of one or more values in ascending order: a value that was observed."""
     return ordered[rank_of(percent, len(ordered)) - 1]
 
 
 def duration_text(ms: float) -> str:
-    """A duration as people read it: in seconds from one second on."""
+    """A duration as people read it: in ms, from one second on in seconds."""
     return f"{ms / 1e3:,.2f} s" if ms >= 1000 else f"{ms:.0f} ms"
 
 
@@ -40,5 +40,5 @@ def times_text(count: int) -> str:
 
 
 def plural(noun: str, count: int) -> str:
-    """The noun behind a count: with an s, but of one."""
+    """The noun after a count: with an s, unless the count is one."""
     return noun if count == 1 else f"{noun}s"

@@ -9,22 +9,22 @@ from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.spread import plural, times_text
 from nagle_lab.errors import Exit
 
-# Fewer answered exchanges than this without a stall say nothing: the first ones of a connection never stall.
+# Fewer answered exchanges than this, without a stall, say nothing: the first ones of a connection never stall.
 ENOUGH_EXCHANGES = 10
-# A stream without answers has no exchanges. There data must have followed an acknowledgement, or gone out without
-# waiting for one, ENOUGH_CHANCES times; CHANCES_EACH count as one exchange where it matters how much is open.
+# A stream without answers has no exchanges. There data must have followed an acknowledgement, or left without waiting
+# for one, ENOUGH_CHANCES times; CHANCES_EACH of these count as one exchange when open candidates are compared.
 ENOUGH_CHANCES, CHANCES_EACH = 50, 10
 
-# CLEAN is said where a stall would have been seen: so few of the exchanges may be open, and so few segments astray.
+# CLEAN requires that a stall would have been seen: at most these shares of exchanges open, and of segments astray.
 MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
-# Nor may more than this share of the late ACKs that data followed be open, where these are REPEATED and the path does
+# Of the late ACKs that data followed, at most this share may be open too, if REPEATED or more are and the path does
 # not explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
 MOST_OPEN = 0.1
-LEFT_OUT = 0.02  # of the segments: SYNs and FINs, where a filter left out the pure ACKs
-MOST_ONE_WAY = 0.5  # of the connections: SYNs that nobody answers are usual
+LEFT_OUT = 0.02  # of the segments: with fewer without data (SYNs, FINs), a filter left out the pure ACKs
+MOST_ONE_WAY = 0.5  # of the connections: SYNs without an answer are usual
 
 
-# Why a traced run is never CLEAN, unless the same was also run without tracing.
+# Why a traced run is never CLEAN, unless it was also run without tracing.
 TRACED_ONLY = "strace slowed what it recorded, and may have hidden a stall: record it again without tracing"
 
 
@@ -46,31 +46,32 @@ class Verdict(StrEnum):
 class VerdictInput:
     """What a verdict rests on, counted over a capture or over some of its connections.
 
-    Of some connections alone (those under test in a run, those of a row of `watch`) there is less evidence: how often
-    data followed ACKs and was not held is counted for the whole capture only. So nothing tells of a part without
-    answers whether a stall would have been seen, and it is not CLEAN. Segments may be astray on any connection.
+    For some connections alone (those under test in a run, those of a row of `watch`) there is less evidence: how
+    often data followed ACKs and was not held is counted for the whole capture only. So if these have no answers,
+    nothing shows whether a stall would have been seen, and they are not CLEAN. Segments may be astray on any
+    connection.
 
     Attributes
     ----------
     damage : what is wrong with the file, in words
-    set_back : the clock was; then it proves nothing, for its times cannot be compared
+    set_back : whether the clock was set back; then the capture proves nothing, because its times cannot be compared
     one_way : share of the connections that are seen in one direction only
     astray_share : of the data segments that the capture lacks, or has after their acknowledgement
-    swapped_without_timestamps : data segments that it has after their acknowledgement, and that have no timestamps
-    unresolved : how often it could not be told whether an ACK released what followed, and why
-    mostly_open : how many of these are on connections on which more are undecided than there are other exchanges
-    asked : of how many of these the kernel was asked while the capture was recorded, by the same reasons
-    late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: of a stream
-        without answers, these are what a stall would have shown in
+    swapped_without_timestamps : data segments captured after their acknowledgement that have no timestamps
+    unresolved : how often it was not clear whether an ACK released what followed, by the reason why
+    mostly_open : how many of these are on connections where they outnumber the other exchanges
+    asked : about how many of these the kernel was asked while the capture was recorded, by the same reasons
+    late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: in a stream
+        without answers, a stall would have shown in these
     chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
         Nagle's algorithm would have held it
-    left_out : connections, where a filter left out all of them
-    servers : the same counts for each server with undecided candidates, where there are several servers, by address
-        and port, most first; their late ACKs that came without a stall are all pure ones that were 5 ms late and are
-        not open
-    cut_off : packets whose headers are not whole, for the capture kept too few bytes of each (tcpdump -s)
-    without_data_share : of the TCP segments: pure ACKs and what begins and ends connections
-    is_of_both_ends : each end is near the capture, or near one of two of the same traffic that were judged together
+    left_out : connections, if a filter left out all of them
+    servers : the same counts for each server with two or more undecided candidates, if there are several servers; by
+        address and port, most first. For these, ``late_without_stall`` counts all pure ACKs that were 5 ms late and
+        are not open
+    cut_off : packets whose headers are not whole, because the capture kept too few bytes of each (tcpdump -s)
+    without_data_share : share of the TCP segments: pure ACKs, and those that begin and end connections
+    is_of_both_ends : whether each end is near the capture, or near one of two that were judged together
     """
 
     tcp_packets: int
@@ -94,7 +95,9 @@ class VerdictInput:
 
     @property
     def is_data_only(self) -> bool:
-        """Whether a filter has left out what carries no data; pure ACKs are a tenth of the segments and more."""
+        """Whether a filter left out segments without data; otherwise a tenth of the segments or more are
+        pure ACKs.
+        """
         return self.without_data_share < LEFT_OUT
 
     @property
@@ -109,15 +112,16 @@ class VerdictInput:
 
     @property
     def as_many_exchanges(self) -> int:
-        """How many exchanges the data of a stream says as much as; 0 where it is none."""
+        """How many exchanges the data of a stream is worth; 0 if it is no stream."""
         return self.chances // CHANCES_EACH if self.is_stream else 0
 
 
 def decide(evidence: VerdictInput) -> tuple[Verdict, str]:
-    """The verdict and, for all but STALL, its reason: of CLEAN what was seen, else what a person can do about it.
+    """The verdict and, except for STALL, its reason: for CLEAN what was seen, otherwise what a person can do about
+    it.
 
-    A stall is proved by the segments that show it, so damage elsewhere in the file does not take it back; but nothing
-    can be called clean from a part of a capture.
+    A stall is proved by the segments that show it, whatever is damaged elsewhere in the file; but nothing can be
+    called clean by a part of a capture.
     """
     if not evidence.tcp_packets:
         return Verdict.INVALID, _why_no_tcp(evidence)
@@ -156,7 +160,7 @@ def _what_is_clean(evidence: VerdictInput) -> str:
 
 
 def _what_hinders(evidence: VerdictInput) -> str:
-    """Why nothing can be called clean although nothing is proved, and what to do; empty where it can."""
+    """Why it is not CLEAN although no stall is proved, and what to do; empty if it is CLEAN."""
     if evidence.left_out:
         connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
         return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
@@ -165,7 +169,7 @@ def _what_hinders(evidence: VerdictInput) -> str:
     if reason := _too_much_is_astray(evidence):
         return reason
     if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and evidence.judged < ENOUGH_EXCHANGES):
-        share = min(evidence.one_way, 0.99)  # nearly all are not said to be all
+        share = min(evidence.one_way, 0.99)  # nearly all must not round up to all
         which = "every connection" if evidence.one_way == 1 else f"{share:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
     if evidence.judged < ENOUGH_EXCHANGES and not evidence.as_many_exchanges:
@@ -174,7 +178,7 @@ def _what_hinders(evidence: VerdictInput) -> str:
 
 
 def _too_few(evidence: VerdictInput) -> str:
-    """How little there is: of answers, or of data in a stream without any."""
+    """How little was seen: of answers, or of data in a stream without answers."""
     if evidence.exchanges or not evidence.chances:
         stalled = "none proved to have stalled" if evidence.unresolved else "none stalled"
         seen, needed = f"{_exchanges_text(evidence.exchanges)}, {stalled}", ENOUGH_EXCHANGES
@@ -185,7 +189,9 @@ def _too_few(evidence: VerdictInput) -> str:
 
 
 def _too_much_is_astray(evidence: VerdictInput) -> str:
-    """Why missing segments, or those that two clocks stamped, may hide a stall, and what to do; empty if few are."""
+    """Why segments that are missing, or that two clocks stamped, may hide a stall, and what to do; empty if these are
+    few.
+    """
     if evidence.astray_share > MOST_ASTRAY:
         return (
             f"{evidence.astray_share:.0%} of the data segments are missing in the capture, or come after their "
@@ -201,7 +207,9 @@ def _too_much_is_astray(evidence: VerdictInput) -> str:
 
 
 def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
-    """Why too many candidates are undecided, and what to do; empty where few are. ``whole``: of all servers."""
+    """Why too many candidates are undecided, and what to do; empty if few are. ``whole``: the input of all
+    servers.
+    """
     unresolved, left_open = evidence.unresolved, sum(evidence.unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
     are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
@@ -220,7 +228,7 @@ def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
 
 
 def _too_much_is_open_of_one(evidence: VerdictInput) -> str:
-    """The same, with its name, of one of several servers; the others hide nothing of it."""
+    """The same for one of several servers, with its name: the others must not hide it."""
     for server, one in evidence.servers.items():
         if reason := _too_much_is_open(one, evidence):
             return f"{server}: {reason}"
@@ -234,7 +242,7 @@ def _exchanges_text(exchanges: int) -> str:
 AT_BOTH_ENDS = "capture at both ends (`--same-traffic`)"
 WITH_WATCH = "record on the host that sends it with `nagle-lab watch`, which asks the kernel what waits"
 _THOUGH_ASKED = "record for longer: what its kernel said meanwhile did not decide it"
-WHY = {  # what was seen; why that does not decide; what to capture
+WHY = {  # what was seen; why it does not decide; what to capture
     Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
     f"something else; {WITH_WATCH}",
     Obstacle.OWN_PACE: "data followed a late ACK as if it had been held, but its program may have waited by itself, "

@@ -9,7 +9,9 @@ LOOKED_AT = 2_000  # connections: a screen must not wait for hundreds of thousan
 
 
 def busiest(result: Result, among: Iterable[Connection] | None = None) -> Connection | None:
-    """Of the first 2,000 connections, or those in ``among``, the one with the most exchanges; None without any."""
+    """Of the first 2,000 connections, or of those in ``among``, the one with the most exchanges; None if there are
+    none.
+    """
     first = islice(result.connections if among is None else among, LOOKED_AT)
     most = max(first, key=lambda connection: connection.exchanges, default=None)
     return most if most and most.exchanges else None

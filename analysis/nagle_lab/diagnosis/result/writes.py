@@ -1,6 +1,6 @@
 """The two writes of a stall, as part of a result: what system calls recorded beside the segments add to it.
 
-Who finds them is :mod:`nagle_lab.experiments.writes.stall_writes`; here is only how they are said.
+:mod:`nagle_lab.experiments.writes.stall_writes` finds them; this module only describes them.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from nagle_lab.diagnosis.result.spread import Spread
 class Place(msgspec.Struct, frozen=True):
     """A line of code, as far as it is known."""
 
-    file: str  # "" where it is not known; of a library the part behind its folder
-    line: int  # 0 where it is not known
+    file: str  # "" if it is not known; for a library the part behind its folder
+    line: int  # 0 if it is not known
     function: str
 
 
@@ -24,14 +24,14 @@ class Write(msgspec.Struct, frozen=True):
     """A call, and where it was made."""
 
     call: str  # the system call
-    by: str  # the call of the program's language; "" of native code
+    by: str  # the call of the program's language; "" for native code
     bytes: int  # that the kernel took
     at: str  # seconds since the epoch, with µs
     process: int
     thread: int
     command: str
-    program: Place | None  # the program's own line: the innermost that tells it from the other write
-    library: Place | None  # the library's that it was made in: the innermost that tells it from the other write
+    program: Place | None  # the program's own line: the innermost that differs from the other write's
+    library: Place | None  # the library's line that made it: the innermost that differs from the other write's
     why_no_line: str
 
 
@@ -43,9 +43,9 @@ class HeldWrite(msgspec.Struct, frozen=True):
     trigger_frame: int
     release_frame: int
     trigger: Write
-    held: Write  # the same as the trigger where one write made both segments
+    held: Write  # the same as the trigger if one write made both segments
     one_write: bool
-    held_writes: int  # how many writes the released segment has bytes of
+    held_writes: int  # from how many writes the released segment has bytes
     between_ms: float
     true_hold_ms: float  # from the held write to its release, less `early_us`
 
@@ -60,7 +60,7 @@ class Group(msgspec.Struct, frozen=True):
     held_bytes: tuple[int, int]
     one_write: bool
     between_ms: float  # median
-    # Of the first of these stalls, the innermost place first: of libraries, then the program's; plumbing is left out.
+    # For the first of these stalls, innermost place first: those of libraries, then the program's; without plumbing.
     trigger_stack: list[Place]
     held_stack: list[Place]
 
@@ -72,14 +72,14 @@ class Option(msgspec.Struct, frozen=True):
     value: bool
     on: str  # "socket", "listener", "other end", "another socket"
     after_connecting_ms: float | None  # None: before, or not known
-    error: str  # "EINVAL": it was refused; "" where it was set
+    error: str  # "EINVAL": it was refused; "": it was set
     after_stall: bool  # made when the first stall was over
     write: Write
     caller: Place | None = None  # the program's line that called the function in which it was made
 
 
 class Writes(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found by system calls recorded beside the segments."""
+    """What system calls recorded beside the segments showed."""
 
     problem: str  # why there is nothing, or not all; one line
     notes: list[str]
@@ -88,13 +88,13 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
     untraced_exchanges: int | None  # None: there was no run without tracing
     untraced_stalled_exchanges: int | None
     named: int  # stalls of the traced run whose two calls were found
-    stalls: int  # that it had
+    stalls: int  # of the traced run
     groups: list[Group]
     true_hold_ms: Spread | None
     nodelay: str  # what became of TCP_NODELAY on the sockets that held
     options: list[Option]  # of the first such socket
     pairs: list[HeldWrite]  # the first thousand
-    early_us: float = 0.0  # by how much strace's times of calls were early, which was taken off the true hold
+    early_us: float = 0.0  # by how much strace's times of calls were early; subtracted from the true hold
 
 
 def nothing_found(
@@ -105,7 +105,7 @@ def nothing_found(
     notes: Sequence[str] = (),
     untraced: tuple[int, int] | None = None,
 ) -> Writes:
-    """No writes yet, of so many exchanges of the traced run; ``untraced`` are those of the run without tracing."""
+    """No writes yet, for so many exchanges of the traced run; ``untraced`` are those of the run without tracing."""
     exchanges_before, stalled_before = untraced or (None, None)
     return Writes(
         problem=problem,
@@ -130,7 +130,7 @@ def is_asked(write: Write) -> bool:
 
 
 def write_text(write: Write, here: Path | None = None) -> str:
-    """Its place, as short as it can be said: "server.py:16 reply"; see :func:`place_text`."""
+    """Its place, as short as possible: "server.py:16 reply"; see :func:`place_text`."""
     if not write.program and not write.library:
         return f"{write.command}, no line:"
     if not write.program:
@@ -141,7 +141,7 @@ def write_text(write: Write, here: Path | None = None) -> str:
 
 
 def place_text(place: Place, here: Path | None = None) -> str:
-    """ "server.py:16 reply"; a file below the folder ``here`` from there on, another by its last two names."""
+    """ "server.py:16 reply"; a file below the folder ``here`` relative to it, another by its last two names."""
     if not place.file:
         return place.function
     path = Path(place.file)
