@@ -32,7 +32,7 @@ def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: "
     path : the file, or files in order of time
     exchanges : whether the result lists each exchange
     sha256 : whether its source has a checksum, which the JSON needs
-    only : which connections are to be judged, by address and port of client and server; the others still tell how
+    only : which connections are to be judged, by address and port of client and server; the others still show how
         fast their ends are, and what arrived where
 
     Raises
@@ -47,10 +47,10 @@ def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: "
 
 
 def analyze_same_traffic(one: Paths, two: Paths, *, exchanges: bool = True, sha256: bool = True) -> "Pair":
-    """Diagnose two captures of the same traffic together, taken at both ends, say.
+    """Diagnose two captures of the same traffic together, taken at both ends for example.
 
-    Each shows the end that it is nearer to; how late an ACK was, and how soon it released what was held, is then
-    known wherever the path would hide it in one of them. Parameters: see :func:`analyze`.
+    Each shows the end that it is nearer to. So it is known how late an ACK was, and how soon it released what was
+    held, even if the path would hide one of these in each capture. Parameters: see :func:`analyze`.
 
     Raises
     ------
@@ -65,18 +65,18 @@ def analyze_same_traffic(one: Paths, two: Paths, *, exchanges: bool = True, sha2
 
 
 class Analysis:
-    """A diagnosis that goes on as packets come: of a pipe from tcpdump, say.
+    """A diagnosis that continues as packets come, for example through a pipe from tcpdump.
 
-    Iterating over it takes what the input has, a window at a time, and yields how many packets there were so far.
-    :meth:`result` then says what they show, whether or not the input has ended: leave the loop when it is enough.
+    Iterating over it reads the input, a window at a time, and yields how many packets there were so far.
+    :meth:`result` then says what they show, whether or not the input has ended: leave the loop when you have enough.
 
         analysis = Analysis("-")
         for packets in analysis:
             print(packets, "packets", end="\\r")
         print(analysis.result().verdict)
 
-    Parameters, and what is raised: see :func:`analyze`; besides, ``path`` may be a file that is open already, and
-    ``onlooker`` is given all records as they are, and what the kernel said.
+    Parameters, and what is raised: see :func:`analyze`. In addition, ``path`` may be an open file, and ``onlooker``
+    receives all records unchanged, and what the kernel said.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Analysis:
         self._capture = open_capture(path, sha256=sha256)
         self._paths: KnownPaths | None = None  # by the periods before
         self._records = RecordTap(make_engine(exchanges=exchanges), onlooker)
-        self._onlooker, self._passed_on = onlooker, 0  # how much of what the kernel said in this period
+        self._onlooker, self._passed_on = onlooker, 0  # how many of the kernel's answers in this period
         self._result: Result | None = None
 
     def __iter__(self) -> Iterator[int]:
@@ -122,7 +122,7 @@ class Analysis:
 
     @property
     def rows(self) -> int:
-        """How much has been noted so far in this period, in rows of tables: what memory and disk grow with."""
+        """How much has been noted so far in this period, in rows of tables: memory and disk grow with it."""
         return self._records.engine.tables.rows
 
     @property
@@ -136,14 +136,15 @@ class Analysis:
         return len(self._capture.facts.kernel_answers)
 
     def note_interrupted(self) -> None:
-        """The input ended because its user ended it: in the middle of a packet, perhaps, and that is no damage."""
+        """Note that the user ended the input: if it ends in the middle of a packet, that is no damage."""
         self._capture.note_interrupted()
 
     def end_period(self) -> "Result":
-        """What the packets since the last call show; the analysis goes on with the next one, as if it were the first.
+        """What the packets since the last call show; the analysis continues with the next one, as if it were the
+        first.
 
-        So what it takes stays bounded, however long the input. A connection that goes on begins anew, without its
-        handshake; how long that took is remembered of the two hosts. Frames are counted on.
+        So it needs bounded memory, however long the input. A connection that continues begins anew, without its
+        handshake; how long that took is remembered for the two hosts. Frames are counted on.
         """
         with self._records.engine as ended:
             self._records.engine = make_engine(exchanges=self._exchanges)
@@ -156,14 +157,14 @@ class Analysis:
         return result
 
     def result(self) -> "Result":
-        """What the packets so far show, or those since the last period; none are taken after it."""
+        """What the packets so far show, or those since the last period; no packets are read after this call."""
         if self._result is None:
             with self._capture, self._records.engine as engine:
                 self._result = self._summarize(engine)
         return self._result
 
     def pair_with(self, other: "Analysis") -> "Pair":
-        """What this and another capture of the same traffic show; none are taken after it.
+        """What this and another capture of the same traffic show; no packets are read after this call.
 
         Raises
         ------
@@ -189,8 +190,8 @@ class Analysis:
         engine: Engine,
         both_ends: "BothEnds | None" = None,
     ) -> "Result":
-        """What the engine found; of two captures of the same traffic by what both show."""
-        # Imported now, so that who reads a large capture can do it beside the reading.
+        """The result of what the engine found; with two captures of the same traffic, by what both show."""
+        # Imported this late, so that a caller can import them while a large capture is being read.
         from nagle_lab.diagnosis.findings import Findings  # noqa: PLC0415
         from nagle_lab.diagnosis.summary import summarize  # noqa: PLC0415
 
@@ -213,7 +214,7 @@ class Analysis:
 
 
 def _why_not_the_same(one: Analysis, two: Analysis, *engines: Engine) -> str:
-    """Why two captures, in which engines found no connection in common, are not of the same traffic."""
+    """Why two captures whose engines found no connection in common are not of the same traffic."""
     names = [" ".join(analysis._capture.names) for analysis in (one, two)]
     for name, engine in zip(names, engines, strict=True):
         if not engine.connections:

@@ -1,9 +1,9 @@
 """Two captures of the same traffic: each end as the capture nearer to it shows it.
 
-How soon an end reacts shows where that end is; elsewhere the path is in each time. So the proof of one capture takes
-from the other one what that shows better (:class:`BothEnds`): how soon the end nearer to it reacts and sends what it
-held, and how long that end delayed an ACK. Each time is between two packets of one file: the clocks are not compared.
-docs/proof.md, "Two captures of the same traffic".
+How soon an end reacts is seen where that end is; elsewhere each time includes the path. So the proof of one capture
+takes from the other one what that shows better (:class:`BothEnds`): how soon the end nearer to it reacts and sends
+what it held, and how long that end delayed an ACK. Each time is between two packets of one file: the clocks are not
+compared. docs/proof.md, "Two captures of the same traffic".
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from nagle_lab.tcp.tables import Table, Tables
 _CONNECTION, _CANDIDATE = LAYOUTS["connection"].columns, LAYOUTS["candidate"].columns
 _NO_WAIT = LAYOUTS["no_wait"].columns
 
-# What the capture nearer to the sender of a candidate shows of it, and that nearer to its peer.
+# What the capture nearer to a candidate's sender shows of it, and what the one nearer to its peer shows.
 _OF_SENDER = (
     "trigger_to_ack", "ack_to_release", "since_host_busy", "arrival", "ahead", "release_clock", "echo", "since_data",
     "since_full", "trigger_not_held",
@@ -28,7 +28,7 @@ _OF_SENDER = (
 _OF_PEER = ("ack_clock", "beyond_full")
 
 CandidateKey = tuple[int, int, int, int]
-"""A candidate in both captures: the own numbers of its connection and of the side, and both sequence numbers."""
+"""A candidate in both captures: own numbers of its connection and its side, and both sequence numbers."""
 _key = itemgetter(*(_CANDIDATE[name] for name in ("connection", "side", "trigger_end", "release_seq")))
 
 
@@ -44,10 +44,10 @@ class BothEnds:
 
     Attributes
     ----------
-    tables : connections, reactions and candidates as both captures show them, in the rows of the own ones
-    is_one, may_be_one : whether a connection is in both, so they are of the same traffic; or at least its ends are
+    tables : connections, reactions and candidates as both captures show them, in the rows of the own tables
+    is_one, may_be_one : whether a connection is in both, so they are of the same traffic; or at least the ends of one
     together : rows of the candidates that both captures show, ascending: these are judged by both
-    denied : rows of those that the other capture shows to be none; the rest is judged by the own one alone
+    denied : rows of those that are no candidates by the other capture; the rest is judged by the own one alone
     """
 
     def __init__(self, own: Tables, other: Tables, resolutions: tuple[int, int]) -> None:
@@ -91,7 +91,7 @@ class BothEnds:
     def is_at(self, sides: Iterable[tuple[int, int]]) -> bool:
         """Whether one of the captures was taken at the host of these sides of connections, by their numbers.
 
-        There the peers answer later than they, or they themselves do in the other capture.
+        There the peers answer later than these sides, or these sides answer later in the other capture.
         """
         answers = (self._pairs[number].answers(side) for number, side in sides)
         its, peers, elsewhere = map(min, zip(*answers, strict=True))
@@ -104,7 +104,7 @@ class BothEnds:
         return coarsest
 
     def key_there(self, row: Row) -> CandidateKey | None:
-        """The key of a row of the other capture's candidates; None where it is of no connection of both."""
+        """The key of a row of the other capture's candidates; None if its connection is not in both."""
         number, side, trigger, release = candidate_key(row)
         if (own := self._numbers.get(number)) is None:
             return None
@@ -113,7 +113,7 @@ class BothEnds:
         return own, side, pair.seq_here(side, trigger), pair.seq_here(side, release)
 
     def _find_counterparts(self) -> list[int | None]:
-        """For each own candidate the row of the other capture's; None where one of them lacks it, or its ACK."""
+        """For each own candidate the row of the other capture's; None if one of them lacks it, or its ACK."""
         ack = _CANDIDATE["ack_frame"]
         there = {self.key_there(row): place for place, row in enumerate(self._other.candidate.rows()) if row[ack]}
         return [there.get(candidate_key(row)) if row[ack] else None for row in self._own.candidate.rows()]
@@ -165,7 +165,7 @@ class BothEnds:
             self.tables.no_wait.add(*row)
 
     def _frame_here(self, other: int) -> int:
-        """An own frame for one of the other capture: behind the release that is next before it in both.
+        """An own frame for one of the other capture: right behind the last release before it that is in both.
 
         So it comes before and after the same releases.
         """
@@ -208,7 +208,9 @@ class BothEnds:
         return max(fastest, 0)
 
     def _number_here(self, other: int) -> int:
-        """The own number of a connection of the other capture; one that only that has is added to the connections."""
+        """The own number of a connection of the other capture; if only the other has it, it is added to the
+        connections.
+        """
         numbers = self._numbers if other in self._numbers else self._added
         if other >= 0 and other not in numbers:
             numbers[other] = number = len(self.tables.connection)
@@ -218,19 +220,19 @@ class BothEnds:
         return numbers.get(other, -1)
 
     def _sent_before_there(self) -> Iterator[tuple[int, int, int]]:
-        """What was sent before the ACK of the data before it had arrived, by its timestamps in the other capture.
+        """What was sent before the ACK of the previous data had arrived, by its timestamps in the other capture.
 
-        The own number of the connection, the side, and the sequence number.
+        Yields the own number of the connection, the side, and the sequence number.
         """
         return self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.BEFORE)
 
     def _without_ack_there(self) -> Iterator[tuple[int, int, int]]:
-        """The same of data before which the other capture lacks the ACK, or may lack it."""
+        """The same for data if the other capture lacks the ACK before it, or may lack it."""
         yield from self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.UNKNOWN)
         yield from self._releases_there(self._other.candidate, _CANDIDATE["ack_frame"], 0)
 
     def _releases_there(self, table: Table, column: int, value: int) -> Iterator[tuple[int, int, int]]:
-        """The same of the other capture's rows with that value in that column."""
+        """The same for the other capture's rows with that value in that column."""
         connection, side, release = (table.layout.columns[name] for name in ("connection", "side", "release_seq"))
         for row in table.rows():
             if row[connection] in self._numbers and row[column] == value:
@@ -241,10 +243,10 @@ class BothEnds:
 
 
 def _merge_candidate(row: list[Any], other: Row, pair: SameConnection) -> None:
-    """Put into an own candidate what the ``other`` one shows better: of its sender, and how late its ACK was.
+    """Put into an own candidate what the ``other`` one shows better: times at its sender, and how late its ACK was.
 
-    That is as long as the delay surely was: without what the clock may be wrong by, and without the way between the
-    capture nearer to the peer and the peer.
+    The ACK's delay is what it surely was: without the possible error of the clock, and without the way between the
+    peer and the capture nearer to it.
     """
     side, wait, under_way = (_CANDIDATE[name] for name in ("side", "trigger_to_ack", "under_way"))
     sender, peer = row[side], 1 - row[side]

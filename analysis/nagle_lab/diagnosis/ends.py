@@ -1,4 +1,4 @@
-"""The ends that held, those that delayed, and those of which it could not be told."""
+"""The ends that held, those that delayed, and those that may have held."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class End:
     connection: int  # one of its connections, and its side of that
     side: int
     times: int = 0
-    unresolved: Counter[Obstacle] = field(default_factory=Counter)  # of these, those that were left open
+    unresolved: Counter[Obstacle] = field(default_factory=Counter)  # how many of these times were left open
     ports: set[int] = field(default_factory=set)  # one or two of them
 
 
@@ -27,7 +27,9 @@ class Ends(dict[int, End]):
     """The ends that held, or delayed, or may have, by program and role."""
 
     def add(self, involved: Involved, side: Column, rows: Column, obstacle: Obstacle | None = None) -> None:
-        """Add the sides of some ``rows`` of those (n,) whose connections are involved; left open for ``obstacle``."""
+        """Add the sides of some ``rows``, of the n whose connections are involved; left open for the reason
+        ``obstacle``.
+        """
         is_server = pick(side != involved.rows("client"), rows)
         program, port = (pick(involved.of_side(name, side), rows) for name in ("program", "port"))
         keys = 2 * program + is_server * 1
@@ -42,7 +44,7 @@ class Ends(dict[int, End]):
             end.ports |= {lowest(ports), highest(ports)}
 
     def most_first(self) -> list[End]:
-        """Those with the most first."""
+        """The ends, those with the most first."""
         return sorted(self.values(), key=lambda end: (-end.times, end.connection, end.side))
 
     @property

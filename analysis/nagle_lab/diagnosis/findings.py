@@ -1,7 +1,7 @@
 """What a whole capture shows: the stalls proved, and everything counted by connection and in all.
 
-What the engine found is gone through once, now that every connection is known: how fast each end reacts, and whether
-it waits for acknowledgements at all. Every step takes a chunk of rows, so memory stays bounded.
+What the engine found is processed once, now that every connection is known: how fast each end reacts, and whether it
+waits for acknowledgements at all. Every step takes a chunk of rows, so memory stays bounded.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ class _Evidence(NamedTuple):
     rows: Columns
     involved: Involved  # in these rows
     programs: Programs
-    set_aside: Column  # the rows that are not judged by this
+    set_aside: Column  # the rows that are not judged by this evidence
     both_ends: BothEnds | None = None
 
 
@@ -78,19 +78,19 @@ class Findings:
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are not stalls, by reason
     obstacles : undecided candidates, by reason
-    asked : of how many of these the kernel was asked while the capture was recorded, by reason
+    asked : about how many of these the kernel was asked while the capture was recorded, by reason
     servers : stalls and undecided candidates by the server of the connection
     grounds : what the stalls are proved by
     holds : of the stalls of each program, and of each peer that is looked at by itself
     behind_full : stalls whose trigger was a full segment
     unresolved_exchanges : undecided exchanges: one of their candidates is undecided, and none is a stall
-    relays : how often data of a connection followed that of another one, as a relay's does
+    relays : how often data of a connection followed that of another one, as at a relay
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
-    waited_by : how often, by the role of the end whose data waited so
-    resolution : of the capture's clock, the coarsest where there are several
+    waited_by : how often that happened, by the role of the end whose data waited
+    resolution : of the capture's clock; the coarsest if there are several
     astray : data segments that the capture lacks, or has after their acknowledgement
     idle : idle gaps by cause
-    held, delayed, undecided : the ends that held, that delayed, and of which it could not be told whether they held
+    held, delayed, undecided : the ends that held, that delayed, and that may have held
     unwanted : connections that are not to be judged
     sums : over all connections
     """
@@ -108,7 +108,7 @@ class Findings:
     ) -> None:
         self._both_ends = both_ends
         self.connections = tables.connection
-        self.stalls = tables.candidate  # of which only they are kept
+        self.stalls = tables.candidate  # only the stalls are kept
         self._kept = 0
         self.wait, self.release, self.ack_timer = Durations(1_000), Durations(1), Durations(1_000)
         self.rejected: Counter[Rejected] = Counter(dict.fromkeys(Rejected, 0))
@@ -214,7 +214,7 @@ class Findings:
     def _evidence(
         self, candidates: Columns, involved: Involved, begin: int, programs: Sequence[Programs]
     ) -> list[_Evidence]:
-        """What the proof of these candidates, of which the first is row ``begin``, rests on."""
+        """What the proof of these candidates rests on; the first of them is row ``begin``."""
         if not self._both_ends:
             return [_Evidence(candidates, involved, programs[0], as_column([]))]
         both_ends, end = self._both_ends, begin + len(candidates)
@@ -240,14 +240,14 @@ class Findings:
                 of_program = prove_by_behaviour(of_one, some.programs[key], its_setting)
                 left_open = sum(len(rows) for _, rows in of_program.unresolved)
                 if some.both_ends and not of_program.stall_count and left_open >= REPEATED:
-                    not_held.add(key)  # two captures do not prove it: one does not, either
+                    not_held.add(key)  # what two captures do not prove, one does not prove either
                 judged += of_program.all_open(Obstacle.LIKE_A_PROGRAM) if key in not_held else of_program
         reject_relayed(candidates, involved, judged, self.resolution)
         leave_open_asked_elsewhere(candidates, involved, judged)
         return judged
 
     def _setting_of(self, c: Candidates, setting: Setting, both_ends: BothEnds | None) -> Setting:
-        """The setting by the connections of these candidates, not by others: their clock, and segments astray."""
+        """The setting by the connections of these candidates only: their clock, and segments astray."""
         if both_ends:
             sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
             at_sender, resolution = both_ends.is_at(sides), both_ends.resolution(sides)
@@ -283,7 +283,7 @@ class Findings:
             self.undecided.add(involved, candidates["side"], unsure, obstacle)
             self.asked[obstacle] += sum(int(row) in asked for row in unsure) if asked else 0
             _increase(involved, "unresolved", pick(involved.of, unsure))
-        in_view = len(self.connections)  # of those that only another capture shows nothing is said
+        in_view = len(self.connections)  # connections that only another capture shows are not named
         self.relays += Counter({both: times for both, times in judged.relays.items() if both[1] < in_view})
         self.unresolved_exchanges += _unresolved_exchanges(candidates, judged)
 
@@ -309,7 +309,7 @@ class Findings:
         _count_stalled_exchanges(involved, pick(involved.of, rows), pick(candidates["exchange"], rows))
 
     def _keep(self, packed: bytes | memoryview, rows: Column) -> None:
-        """Keep these of the ``packed`` rows, which are read already, behind those that are kept."""
+        """Keep these of the ``packed`` rows, which are read already, behind those already kept."""
         size = self.stalls.layout.struct.size
         if rows[-1] == len(rows) - 1:  # all that come first
             self._kept = self.stalls.keep(self._kept, memoryview(packed)[: len(rows) * size])
@@ -336,7 +336,7 @@ def _kept_by_msg_more(judged: Judged, candidates: Columns, involved: Involved) -
 
 
 def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, Column]:
-    """These idle gaps with what their causes follow from besides: see ``Gaps``."""
+    """These idle gaps with the other columns that their causes follow from: see ``Gaps``."""
     fastest_ack = involved.fastest_ack(gaps["side"])
     return gaps | {"fastest_ack": fastest_ack, "syns": involved.rows("syns"), "client": involved.rows("client")}
 
@@ -363,7 +363,7 @@ def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:
 def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: Column) -> None:
     """Stalls and stalled exchanges of each connection; an unanswered exchange counts once it has stalled.
 
-    The stalls are (n,); ``connection`` is which of those involved each belongs to.
+    ``connection`` (n,) says to which of those involved each stall belongs.
     """
     _increase(involved, "stalls", connection)
     span = highest(exchange) + 1
@@ -373,7 +373,7 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
     new = rows_where(exchange != pick(before, connection))  # not in the chunk before
     connection, exchange = pick(connection, new), pick(exchange, new)
     _increase(involved, "stalled_exchanges", connection)
-    # They are in order, and of several of one connection the last one written stays.
+    # They are in order; of several on one connection the last one written stays.
     first = involved.column("first_stalled")
     earliest = replaced(first, connection[::-1], exchange[::-1])
     involved.fill_in("first_stalled", select(first < 0, earliest, first))
@@ -386,13 +386,13 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
 
 
 def _increase(involved: Involved, name: Any, connections: Column) -> None:
-    """Add one for each of those of the connections involved, which may repeat."""
+    """Add one for each of these of the connections involved; they may repeat."""
     more = counts(connections, len(involved.numbers))
     involved.fill_in(name, involved.column(name) + more)
 
 
 def _sum_up(involved: Involved, name: str, connections: Column, ns: Column) -> None:
-    """Add times to those of the connections involved, which may repeat."""
+    """Add times to these of the connections involved; they may repeat."""
     more = sums(connections, ns, len(involved.numbers))
     involved.fill_in(name, involved.column(name) + more)
 

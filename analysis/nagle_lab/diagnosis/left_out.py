@@ -1,4 +1,4 @@
-"""Which connections are not judged: those not wanted, and others seen once more, before or after NAT."""
+"""Which connections are not judged: those not wanted, and those seen a second time, before or after NAT."""
 
 from array import array
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from nagle_lab.diagnosis.observed.connection_columns import socket_address
 from nagle_lab.tcp.events import MS
 from nagle_lab.tcp.tables import Table
 
-MAY_BE_RANDOM = 1 << 20  # from here on: where all begin at 0 (ns-3), it is how much they sent, which mostly is less
-CLOCKS_APART = 1_000 * MS  # of the hosts whose captures were merged, at most
+MAY_BE_RANDOM = 1 << 20  # from here on: if all begin at 0 (ns-3), a number is the bytes sent, which are usually fewer
+CLOCKS_APART = 1_000 * MS  # the most by which clocks of hosts differ whose captures were merged
 # Whether a connection is to be judged, by address and port of its client and of its server.
 Wanted = Callable[[tuple[str, int], tuple[str, int]], bool]
 
@@ -35,7 +35,7 @@ class Unwanted:
 
 
 def leave_out_others(connections: Table, wanted: Wanted) -> Unwanted:
-    """Mark connections that are not wanted: what they show of programs counts, what happens on them does not."""
+    """Mark connections that are not wanted: what they show about programs counts, what happens on them does not."""
     columns, unwanted = connections.layout.columns, Unwanted()
     for row in connections.rows():
         client = row[columns["client"]]
@@ -47,10 +47,10 @@ def leave_out_others(connections: Table, wanted: Wanted) -> Unwanted:
 
 
 def mark_seen_again(connections: Table) -> set[int]:
-    """Mark, and return, connections that are another one seen elsewhere, before or after NAT: by sequence numbers.
+    """Mark, and return, connections that are another one seen elsewhere, before or after NAT, by sequence numbers.
 
-    Both ends choose 32 bits of them at random (RFC 9293 §3.4.1). Those of the SYNs are compared, or without SYNs
-    those behind the last segments. The clocks of two hosts whose captures were merged may be apart.
+    Each end chooses its 32 bits at random (RFC 9293 §3.4.1). Those of the SYNs are compared, or without SYNs those
+    behind the last segments. The clocks of two hosts whose captures were merged may differ.
     """
     found = array("q")
     for rows in chunks(connections):
@@ -71,9 +71,10 @@ def mark_seen_again(connections: Table) -> set[int]:
 
 
 def _both_numbers(rows: Columns) -> Column:
-    """A sequence number of each side as one; -1 where one is missing, or they are not random (ns-3 begins at 0).
+    """The sequence numbers of both sides in one number; -1 if one is missing, or they are not random (ns-3 begins at
+    0).
 
-    Without SYNs it is not known which side asked: they are in the order of their size.
+    Without SYNs it is not known which side is the client: then the greater one comes first.
     """
     one, two = rows["syn", 0], rows["syn", 1]
     syns = select((one >= 0) & (two >= 0) & (one != two), (one << 31) ^ two, -1)

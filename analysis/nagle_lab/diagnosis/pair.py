@@ -14,7 +14,7 @@ from nagle_lab.tcp.tables import Tables
 SCHEMA = "nagle-lab-pair/1"
 _CANDIDATE = LAYOUTS["candidate"].columns
 
-# Of the two verdicts the first of these is said: a stall is proved by its segments, and CLEAN takes both captures.
+# The first of these that a capture has is the verdict: a stall is proved by its segments, CLEAN needs both captures.
 _BEFORE_OTHERS = (Verdict.STALL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.CLEAN)
 
 
@@ -24,14 +24,14 @@ class Pair:
 
     Attributes
     ----------
-    results : of each capture, judged with what the other one shows
-    connections : how many are judged by both captures; what only one of them shows is judged by that alone
+    results : the result of each capture, judged with what the other one shows
+    connections : how many are judged by both captures; what only one shows is judged by that one alone
     is_one : whether any connection is in both, by its sequence numbers
     are_apart : whether they were taken at different places
     matched : stalls that both show
-    only_in : stalls that only that capture shows, by file
+    only_in : for each file, stalls that only this capture shows
     ack_delay_ms : from the trigger's arrival to the late ACK, at the capture nearer the delaying end
-    hold_ms : from trigger to release: what was held waited at most this long
+    hold_ms : from trigger to release: held data waited at most this long
     path_ms : how much of that is not the ACK's delay: the round trip, and the reaction of the end that held
     """
 
@@ -52,12 +52,13 @@ class Pair:
 
     @property
     def verdict(self) -> Verdict:
-        """What both amount to."""
+        """The verdict of both together."""
         return min((result.verdict for result in self.results), key=_BEFORE_OTHERS.index)
 
     @property
     def nearer(self) -> Result:
-        """The one to look at, of those with that verdict: nearer the end that holds; without stalls, the server.
+        """The result to look at, of those with that verdict: nearer to the end that holds or, without stalls, to the
+        server.
 
         There data comes sooner after the ACK, or after the request.
         """
@@ -93,9 +94,9 @@ class Pair:
 
 
 def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables], both_ends: BothEnds) -> Pair:
-    """The pair of these results, by the tables that they were found in: the candidates left there are the stalls.
+    """The pair of these results, by the tables that they were made from: the candidates left there are the stalls.
 
-    ``both_ends`` is what the first rests on.
+    ``both_ends`` is what the first result rests on.
     """
     one = {candidate_key(row): _times(row) for row in tables[0].candidate.rows()}
     two = [(both_ends.key_there(row), _times(row)) for row in tables[1].candidate.rows()]
@@ -116,6 +117,6 @@ def pair_of(results: tuple[Result, Result], tables: tuple[Tables, Tables], both_
 
 
 def _times(row: Row) -> tuple[float, float]:
-    """Of a stall, how long from trigger to ACK, and to release, ms."""
+    """The times of a stall from trigger to ACK, and from trigger to release, ms."""
     wait, release = row[_CANDIDATE["trigger_to_ack"]], row[_CANDIDATE["ack_to_release"]]
     return wait / 1e6, (wait + release) / 1e6

@@ -10,7 +10,7 @@ from nagle_lab.tcp.engine import Engine
 
 
 class RecordSink(Protocol):
-    """Who is given the bytes of all records; ``first`` is the frame of the first of them."""
+    """Receives the bytes of all records; ``first`` is the frame of the first of them."""
 
     def pcap(self, records: memoryview, first: int, count: int, framing: PcapFraming) -> None:
         """Take complete pcap records."""
@@ -18,10 +18,10 @@ class RecordSink(Protocol):
     def pcapng(
         self, records: memoryview, first: int, count: int, order: str, interfaces: Sequence[Interface]
     ) -> None:
-        """Take complete packet blocks of interfaces that were described."""
+        """Take complete packet blocks, and the interfaces described so far."""
 
     def kernel_answers(self, answers: Sequence[KernelAnswer]) -> None:
-        """Take what the kernel said meanwhile of data that waits in sockets."""
+        """Take what the kernel said meanwhile about data that waits in sockets."""
 
 
 class RecordTap:
@@ -42,7 +42,9 @@ class RecordTap:
 
     @property
     def clock(self) -> ClockState:
-        """Whether the times of the records go on: ask anew after each window, for the engine may be another one."""
+        """Whether the times of the records advance: ask again after each window, because the engine may be
+        replaced.
+        """
         return self.engine.clock
 
     def pcap(self, window: Window, at: int, framing: PcapFraming) -> int:

@@ -32,7 +32,7 @@ _SENT = tuple(
 
 
 class _Rows(Sequence[Row], Generic[Row]):
-    """A sequence of what ``_read`` makes of the rows of a table."""
+    """A sequence of the objects that ``_read`` makes from the rows of a table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

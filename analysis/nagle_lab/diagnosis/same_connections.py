@@ -18,15 +18,15 @@ Row = Sequence[Any]
 
 _CONNECTION = LAYOUTS["connection"].columns
 
-# What the capture nearer to an end shows of it: fields of ``connection`` for each side.
+# What the capture nearer to an end shows of that end: fields of ``connection`` for each side.
 _OF_SIDE = (
     "fastest_ack", "ahead", "tsval_clock", "timestamp_step", "full_segment", "full_waits", "beside_unacked",
     "stale_echoes", "not_held", "first_not_held",
 )  # fmt: skip
 
-FEWER_ACKS = 0.5  # times as many: where a filter left out those without data, there are hardly any
+FEWER_ACKS = 0.5  # times as many: if a filter left out packets without data, there are hardly any
 
-_HALF = 1 << 31  # of all sequence numbers: what is so much behind another one comes before it (RFC 9293 §3.4)
+_HALF = 1 << 31  # of all sequence numbers: one that is this far behind another comes before it (RFC 9293 §3.4)
 
 
 class SameConnection:
@@ -35,8 +35,8 @@ class SameConnection:
     Attributes
     ----------
     other_number : its number in the other capture
-    are_swapped : 1 where side 0 of the own row is side 1 of the other one, else 0
-    resolutions : of the clocks of both captures, the own one first, as this connection shows them, too, ns
+    are_swapped : 1 if side 0 of the own row is side 1 of the other one, else 0
+    resolutions : of the clocks of both captures, also as this connection shows them, the own one first, ns
     """
 
     def __init__(self, own: Row, other: Row, are_swapped: bool, resolutions: tuple[int, int]) -> None:
@@ -47,7 +47,7 @@ class SameConnection:
         self.resolutions = [max(resolution, row[_CONNECTION["clock_step"]]) for resolution, row in clocks]
 
     def both(self, name: str, side: int) -> tuple[int, int]:
-        """What the own and the other row have in a field of that side."""
+        """The values of a field of that side in the own and the other row."""
         return self._own[_CONNECTION[name, side]], self._other[_CONNECTION[name, side ^ self.are_swapped]]
 
     @cached_property
@@ -56,7 +56,7 @@ class SameConnection:
         return all(min(self.both("packets", side)) and not self._lacks_acks(side) for side in (0, 1))
 
     def _lacks_acks(self, side: int) -> bool:
-        """Whether one of the captures has much fewer packets of that side without data, by how much its peer sent."""
+        """Whether one capture has far fewer packets of that side without data, relative to the data of its peer."""
         packets, data, of_peer = self.both("packets", side), self.both("data_segments", side), 1 - side
         without_data = [packets[at] - data[at] for at in (0, 1)]
         shares = [without_data[at] / max(self.both("data_segments", of_peer)[at], 1) for at in (0, 1)]
@@ -64,7 +64,9 @@ class SameConnection:
 
     @cached_property
     def is_ack_from_other(self) -> tuple[bool, bool]:
-        """For each side of the own row, whether the other capture is nearer to it: there it answers sooner."""
+        """For each side of the own row, whether the other capture is nearer to it, because it answers
+        sooner there.
+        """
         one, two = (self._answers_sooner_there(side) for side in (0, 1))
         return one, two
 
@@ -74,21 +76,23 @@ class SameConnection:
 
     @cached_property
     def is_other_nearer(self) -> tuple[bool, bool]:
-        """The same of what depends on how soon a side sends: a clock that is too coarse for that shows no end."""
+        """The same for what depends on how soon a side sends: a clock that is too coarse for that is not used."""
         own, other = (resolution >= BLIND for resolution in self.resolutions)
         return self.is_ack_from_other if own is other else (own, own)
 
     def fastest_ack_of(self, side: int) -> int:
-        """How soon that side acknowledged at its fastest, ns, in the capture nearer to it: so far it is to the end.
+        """The fastest acknowledgement of that side, ns, in the capture nearer to it: the way to that end and back.
 
-        0 where only late ACKs may show it, for the connection began before that capture.
+        0 if perhaps only late ACKs show it, because the connection began before that capture.
         """
         row, there = (self._other, side ^ self.are_swapped) if self.is_ack_from_other[side] else (self._own, side)
         fastest: int = max(row[_CONNECTION["fastest_ack", there]], 0)
         return 0 if fastest >= DELAYED and not row[_CONNECTION["syns"]] else fastest
 
     def answers(self, side: int) -> tuple[int, int, int]:
-        """How soon that side and its peer answer in the capture nearer to the side, and the side in the other; ns."""
+        """How soon that side and its peer answer in the capture nearer to the side, and how soon the side in the
+        other; ns.
+        """
         at = int(self.is_other_nearer[side])
         its, peers = self.both("fastest_ack", side), self.both("fastest_ack", 1 - side)
         return its[at], peers[at], its[1 - at]
@@ -105,7 +109,7 @@ class SameConnection:
 
     @cached_property
     def merged(self) -> list[Any]:
-        """The own row, with what the other one shows of the ends nearer to that; frames of theirs are the other's."""
+        """The own row, with what the other shows of ends nearer to it; frames in that are the other capture's."""
         row = list(self._own)
         for side in (0, 1):
             if self.is_other_nearer[side]:
@@ -116,7 +120,7 @@ class SameConnection:
         return row
 
     def seq_here(self, side: int, seq: int) -> int:
-        """The own sequence number of one of that side's in the other capture: a firewall may have changed them."""
+        """The own sequence number for one of that side in the other capture: a firewall may have changed them."""
         own, other = self.both("syn", side)
         return (seq + own - other) % (1 << 32) if own >= 0 and other >= 0 else seq
 
@@ -131,7 +135,7 @@ def pair_connections(own: Tables, other: Tables, resolutions: tuple[int, int]) -
     """The connections that both have, by their own numbers; ``resolutions`` are those of both clocks, ns.
 
     They are known by the sequence numbers with which their sides begin or end, which are random: of one side if the
-    addresses are the same, of both where addresses were translated in between. Else by those of data in between.
+    addresses are the same, of both if addresses were translated in between. Otherwise by those of data in the middle.
     """
     pairs: dict[int, SameConnection] = {}
     for keys_of in (_ends_of_streams, _releases):
@@ -156,9 +160,9 @@ def ends_of(row: Row) -> frozenset[PackedEnd]:
 
 
 def _ends_of_streams(tables: Tables, paired: Container[int]) -> Iterator[tuple[Any, int, int]]:
-    """Keys of each connection but those ``paired``, its number, and a side of it: the same one in each capture.
+    """Keys of each connection that is not ``paired``, its number, and a side of it: the same side in each capture.
 
-    The numbers with which a side begins or ends, with the address and port of both; and those of both sides alone.
+    A key is the number with which a side begins or ends, with address and port of both; or those of both sides alone.
     """
     for number, row in _but(paired, tables.connection):
         ends = ends_of(row)
@@ -172,7 +176,7 @@ def _ends_of_streams(tables: Tables, paired: Container[int]) -> Iterator[tuple[A
 
 
 def _releases(tables: Tables, paired: Container[int]) -> Iterator[tuple[Any, int, int]]:
-    """The same by small data that followed other data: its sequence number, with the address and port of both."""
+    """The same, but with the sequence number of small data that followed other data, and address and port of both."""
     connections = {number: (row, ends_of(row)) for number, row in _but(paired, tables.connection)}
     for table in (tables.candidate, tables.no_wait) if connections else ():
         connection, side, release = (table.layout.columns[name] for name in ("connection", "side", "release_seq"))

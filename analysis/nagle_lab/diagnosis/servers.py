@@ -1,4 +1,4 @@
-"""What is found of each server: in a capture of several, the others must not hide it."""
+"""What is found about each server: in a capture of several, the others must not hide it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -25,13 +25,15 @@ class Servers:
     def __init__(self) -> None:
         self._stalls: dict[int, Counter[Role]] = defaultdict(Counter)  # by who held
         self._open: dict[int, Counter[Obstacle]] = defaultdict(Counter)
-        self._asked: dict[int, Counter[Obstacle]] = defaultdict(Counter)  # of these, about how many the kernel was
+        self._asked: dict[int, Counter[Obstacle]] = defaultdict(Counter)  # of these, how often the kernel was asked
         self._late: Counter[int] = Counter()
         self._connection: dict[int, int] = {}  # one of each server that has stalls, or something open
         self._totals: _Totals  # once they are summed up
 
     def add(self, candidates: Columns, involved: Involved, judged: Judged, asked: set[int]) -> None:
-        """Add what was decided of these candidates, but for the stalls; the kernel was ``asked`` about these rows."""
+        """Add what was decided about these candidates, except the stalls; the kernel was ``asked`` about
+        these rows.
+        """
         server = _server_of(involved)
         is_late = candidates["trigger_to_ack"] - involved.fastest_ack(1 - candidates["side"]) >= LEAST_DELAY
         late = rows_where(is_late & (candidates["pure"] > 0) & (involved.rows("left_out") == 0))
@@ -64,9 +66,10 @@ class Servers:
         self._totals = _Totals({packed_end(row, 1 - row[client]): number for number, row in rows}, connections)
 
     def evidence(self) -> dict[str, VerdictInput]:
-        """What there is of each server with two or more that are left open, by its address and port, most first.
+        """The input of a verdict for each server with two or more candidates left open, by address and port, most
+        first.
 
-        Nothing where there is one server only.
+        Empty if there is only one server.
         """
         totals = self._totals
         if not totals.are_several:
@@ -87,7 +90,7 @@ class Servers:
         }
 
     def listed(self) -> list[Server]:
-        """Those with stalls or something open, the most stalls first; nothing where one server only was asked."""
+        """Servers with stalls or something open, the most stalls first; empty if only one server was asked."""
         totals = self._totals
         if len(self._connection) < 2 and not totals.other_exchanges:
             return []
@@ -122,7 +125,7 @@ class _Totals:
     exchanges, stalled : of these
     chances : how often data followed an ACK, or did not wait for one
     are_several : whether there are several servers in the capture
-    other_exchanges : of all other servers
+    other_exchanges : exchanges of all other servers
     """
 
     def __init__(self, servers: Mapping[PackedEnd, int], connections: Table) -> None:

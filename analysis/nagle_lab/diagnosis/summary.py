@@ -39,7 +39,7 @@ from nagle_lab.tcp.tables import Table
 
 
 def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
-    """The result of a capture, by what an engine that has finished counted and found; ``exchanges`` lists them."""
+    """The result of a capture, by what a finished engine counted and found; ``exchanges`` lists the exchanges."""
     durations = _judged_durations(totals, findings)
     summary = _summary(totals, findings, durations)
     quality, idle_gaps = _quality(capture, totals, findings), _idle_gaps(findings)
@@ -170,7 +170,7 @@ def _summary(totals: EngineTotals, findings: Findings, durations: Mapping[str, D
 
 
 def _judged_durations(totals: EngineTotals, findings: Findings) -> Mapping[str, Durations]:
-    """How long exchanges took, by name; it is counted over all connections: none where some are not judged."""
+    """How long exchanges took, by name. They are counted over all connections, so empty if some are not judged."""
     if findings.unwanted.connections:
         return {name: Durations(1) for name in totals.durations}
     return totals.durations
@@ -190,13 +190,13 @@ def _named_ends(findings: Findings, ends: Ends) -> list[NamedEnd]:
 
 
 def _undecided_ends(findings: Findings) -> list[UndecidedEnd]:
-    """The ends of which most was left open, those first."""
+    """The ends with the most left open, those first."""
     ends = findings.undecided.most_first()[:_MOST_NAMED]
     return [UndecidedEnd(*_place(findings, end), dict(sorted(end.unresolved.items()))) for end in ends]
 
 
 def _place(findings: Findings, end: End) -> tuple[str, int | None, Role]:
-    """Its address, its port where it had but one, and its role."""
+    """Its address, its port if it had only one, and its role."""
     endpoint = end_of(findings, end.connection, end.side)
     return endpoint.ip, endpoint.port if len(end.ports) == 1 else None, end.role
 
@@ -207,7 +207,7 @@ def _relays(findings: Findings) -> list[Relay]:
 
 
 def _usual_hold(findings: Findings) -> Range | None:
-    """Of the program with the most stalls."""
+    """The hold of the program with the most stalls."""
     if not findings.holds:
         return None
     most = max(findings.holds, key=lambda hold: hold.stalls)
@@ -219,7 +219,7 @@ _AT_AN_END_US = 500.0
 
 
 def _captured_near(client_us: float | None, server_us: float | None) -> CapturedNear | None:
-    """Which end the capture was taken at: its handshake packets come and go sooner than the other's."""
+    """Which end the capture was taken at, by the round trips of handshakes to each end."""
     if client_us is None or server_us is None:
         return None
     if max(client_us, server_us) < _AT_AN_END_US:
@@ -230,7 +230,7 @@ def _captured_near(client_us: float | None, server_us: float | None) -> Captured
 
 
 def _median(durations: Durations, steps: float) -> float | None:
-    """The median in units of so many of the durations' steps."""
+    """The median, in units of so many steps of the durations."""
     percentiles = durations.percentiles([50])
     return None if percentiles is None else round(percentiles[0] / steps, 3)
 
@@ -241,12 +241,12 @@ def _spread(durations: Durations) -> Spread | None:
     return None if percentiles is None else Spread(*(round(value / 1e3, 3) for value in percentiles))
 
 
-# Edges of the bins of a histogram, µs: 20 for a power of ten, and the last bin has no end.
+# Edges of the bins of a histogram, µs: 20 per power of ten; the last bin has no end.
 EDGES = sorted({0, *(math.ceil(10 ** (place / 20) - 1e-9) for place in range(240))})
 
 
 def _histogram(durations: Durations) -> Histogram:
-    """Of durations counted in µs."""
+    """The histogram of durations counted in µs."""
     counts = dict.fromkeys(range(len(EDGES)), 0)
     for steps, count in durations.counts.items():
         counts[bisect_right(EDGES, steps) - 1] += count

@@ -25,11 +25,12 @@ class Sums:
     Attributes
     ----------
     whole : by name; a connection that is seen twice counts once, one that is not wanted does not
-    mostly_open : undecided candidates of the connections on which more are than there are other exchanges
+    mostly_open : undecided candidates of the connections on which they outnumber the other exchanges
     both_ways : connections of which both ends are seen to send
-    not_held : small segments sent behind unacknowledged small ones, on those
-    by_role : by name and role, of what each side has its own; packets and bytes of all, late ACKs as ``whole``
-    round_trip : from the capture point to the ends of a role and back, where a handshake shows it
+    not_held : small segments sent behind unacknowledged small ones, on these connections
+    by_role : by name and role, what each side has for itself; packets and bytes of all connections, late ACKs as
+        ``whole``
+    round_trip : from the capture point to the ends of a role and back, if a handshake shows it
     """
 
     def __init__(self, connections: Table) -> None:
@@ -71,7 +72,7 @@ class Astray(NamedTuple):
     sent: int  # all of them
     lost: int = 0
     swapped: int = 0  # captured after their ACKs
-    swapped_without_timestamps: int = 0  # those of them without timestamps; timestamps would show what had arrived
+    swapped_without_timestamps: int = 0  # of the swapped ones; timestamps would show what had arrived
 
     @property
     def share(self) -> float:
@@ -97,5 +98,5 @@ def count_astray(connections: Table) -> Astray:
 
 
 def largest_clock_step(connections: Table) -> int:
-    """The largest step, ns, of a clock that is seen to be coarse by the packets of a connection; 0 where none is."""
+    """The largest step, ns, of a clock that the packets of a connection show to be coarse; 0 if none is."""
     return max((highest(rows["clock_step"]) for rows in chunks(connections)), default=0)
