@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -470,6 +471,21 @@ def test_native_code_in_a_test_gets_the_hook_that_guard_trace_gives_it(suite):
     assert re.match(rf"STALL, \d+ stalls: {first}  sendto 200 B, then {second}  write 600 B", said), said
     loaded = (suite.folder / "loaded.txt").read_text().splitlines()
     assert [Path(each).name.split(".")[0] for each in loaded] == ["None", "None", "_native"]
+
+
+@needs_strace
+def test_what_a_traced_test_leaves_running_is_ended_with_it(suite):
+    suite.write("test_it.py", """
+        import subprocess
+        from net import *
+        def test_stalls():
+            subprocess.Popen(["sleep", "4713"], start_new_session=True)
+            talk()
+    """)  # fmt: skip
+    started = time.monotonic()
+    ended = suite.run("--nagle", "--nagle-trace")
+    assert ended.code == 1 and re.match(_FIRST_LINE, ended.cases["test_stalls"].said)
+    assert time.monotonic() - started < 90, "and not only when a traced test may take no longer"
 
 
 @needs_strace

@@ -308,6 +308,40 @@ def test_a_traced_run_that_does_not_stall(tmp_path):
     assert not any("lines hold" in note for note in run.writes.notes), "there are none"
 
 
+# A server that goes on when the command has ended: a daemon, which may ignore that it is asked to end.
+DAEMON = """
+import os, signal, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+if os.fork() == 0:
+    os.setsid()
+    if sys.argv[1] == "ignores": signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    peer, _ = listener.accept()
+    while peer.recv(4096):
+        peer.sendall(b"h" * 200)
+        peer.sendall(b"b" * 600)
+    while True: signal.pause()
+with socket.create_connection(listener.getsockname()) as s:
+    for _ in range(30):
+        s.sendall(b"q" * 100)
+        got = 0
+        while got < 800:
+            got += len(s.recv(4096))
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("ends", 0), ("ignores", 7)])
+def test_what_a_traced_command_leaves_running_is_ended_with_it(tmp_path, how, status):
+    """strace waits for all that it traces: the traced run took a minute, until its limit ended it."""
+    path = program(tmp_path, "server.py", DAEMON)
+    run = traced(tmp_path, [sys.executable, str(path), how, str(status)])
+    assert run.guarded.outcome.ended_by_us and run.guarded.outcome.status == status
+    assert run.writes and run.traced and run.traced.took_s < 40
+    assert not any("ended" in note for note in run.writes.notes), "neither by us, nor otherwise than untraced"
+    assert lines(run.writes)[1] == (line(path, 'b"b" * 600'), "<module>", "sendall", 600)
+    assert run.writes.named == run.writes.stalls >= 15
+
+
 def test_a_traced_run_that_fails(tmp_path):
     text = "import os, sys\nif 'hooks' in os.environ.get('PYTHONPATH', ''): sys.exit(9)\n" + SERVER
     run = traced(tmp_path, [sys.executable, str(program(tmp_path, "server.py", text)), "two-writes"])

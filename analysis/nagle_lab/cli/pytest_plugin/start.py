@@ -41,7 +41,7 @@ def start_again() -> NoReturn:
 def _run(base: Path) -> int:
     require_linux()
     from nagle_lab.cli.pytest_plugin.recording import recorded_so_far  # noqa: PLC0415 - Linux only
-    from nagle_lab.guard.recording.run_command import run  # noqa: PLC0415 - Linux only
+    from nagle_lab.guard.recording.run_command import HowToRun, run  # noqa: PLC0415 - Linux only
     from nagle_lab.guard.recording.stand_in import PREFIX as GUARD  # noqa: PLC0415 - Linux only
 
     folder = Path(tempfile.mkdtemp(prefix=GUARD, dir=base))
@@ -53,7 +53,8 @@ def _run(base: Path) -> int:
 
         command, environment, limit_s = ordered(AGAIN, command)
     try:
-        outcome = run(command, folder, parts=True, limit_s=limit_s, environment=environment).outcome
+        how = HowToRun(parts=True, limit_s=limit_s, environment=environment, under_strace=bool(AGAIN))
+        outcome = run(command, folder, **how).outcome
     finally:
         if AGAIN:
             from nagle_lab.guard.tracing.hooking import remove_copies  # noqa: PLC0415 - likewise

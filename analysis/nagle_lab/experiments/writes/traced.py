@@ -61,7 +61,7 @@ def with_writes(
             programs.mkdir()
         traced = strace_command.traced(command, folder / strace_command.CALLS, stacks=stacks)
         announce(f"running it again under strace{', with native stacks' if stacks else ''}")
-        guarded = run(traced, folder, limit_s=most_s, network=network, programs=programs, **where)
+        guarded = run(traced, folder, limit_s=most_s, network=network, programs=programs, under_strace=True, **where)
         try:
             trace = read_trace(folder / strace_command.CALLS)
             trace.programs = guarded.outcome.programs

@@ -28,6 +28,7 @@ from nagle_lab.guard.recording.job import (
 )
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing.program_keeper import ProgramKeeper
+from nagle_lab.guard.tracing.strace_waits import StraceEnder
 from nagle_lab.host import children, namespace
 
 
@@ -72,7 +73,12 @@ def _run(job: Job, folder: Path) -> Outcome:
     keeper = ProgramKeeper() if job.programs else None
     if keeper:
         keeper.start()
+    ender = StraceEnder(child.pid) if job.under_strace else None
+    if ender:
+        ender.start()
     ended = child.wait(job.limit_s)
+    if ender:
+        ender.stop()
     took_s = time.monotonic() - started
     left = children.end_the_rest()
     if parts:

@@ -53,6 +53,7 @@ class Job(msgspec.Struct, frozen=True):
     output: str = ""  # a file for what the command prints
     parts: bool = False  # whether the capture is cut into parts on request (see cuts.CutClient)
     programs: str = ""  # a folder for copies of programs whose files are gone at the end; empty: no copies
+    under_strace: bool = False  # whether the command is strace with one: what that leaves running ends with it
 
 
 @dataclass(frozen=True)

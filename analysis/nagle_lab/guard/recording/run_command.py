@@ -70,6 +70,7 @@ class HowToRun(Surroundings, total=False):
     without_nodelay: bool  # whether it runs without TCP_NODELAY
     parts: bool  # whether programs there may cut the capture (cuts.CutClient)
     programs: Path | None  # an existing folder for copies of programs whose files are gone at the end
+    under_strace: bool  # whether the command is strace with one
 
 
 def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> Job:
@@ -91,6 +92,7 @@ def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> J
         output=str(how.get("output", "")),
         parts=parts,
         programs=str(how.get("programs") or ""),
+        under_strace=how.get("under_strace", False),
     )
 
 
