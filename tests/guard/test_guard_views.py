@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -104,6 +105,33 @@ def test_the_files_for_ci(stalls):
     page = (folder / "page.html").read_text()
     assert "<svg" in page
     assert "Frames are those of capture.pcapng," in page and ">capture.pcapng<" in page
+
+
+@pytest.mark.parametrize(
+    ("how", "ends", "options", "kind", "says"),
+    [
+        ("nodelay", "exit 4", (), "error", "the command failed with exit code 4; CLEAN: 30 answered exchanges"),
+        ("nodelay", "exec sleep 60", ("--time-limit=3s",), "error", "the command was ended by --time-limit; CLEAN: "),
+        ("no-keepalive", "exit 4", (), "error", "the command failed with exit code 4; INCONCLUSIVE: nothing in it"),
+        ("two-writes", "exit 4", (), "failure", "the command failed with exit code 4; STALL: expected CLEAN, found"),
+    ],
+)
+def test_a_command_that_failed_is_green_in_no_file(tmp_path, how, ends, options, kind, says):
+    files = {name: tmp_path / f"page.{name}" for name in ("junit", "markdown", "html")}
+    views = [f"--{name}={file}" for name, file in files.items()]
+    ended = guard(tmp_path, *views, *options, command=["sh", "-c", f'"$@"; {ends}', "sh", *server(how)])
+    assert ended.code == (124 if options else 4), ended.err
+    failure, verdict = says.split("; ")[0], ended.report["verdict"]
+    (suite,) = ElementTree.parse(files["junit"]).getroot()
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == (
+        ("1", "0", "0") if kind == "failure" else ("0", "1", "0")
+    )
+    (found,) = suite.findall(f".//{kind}")
+    assert found.get("message").startswith(says) and found.get("message").count(failure) == 1
+    assert found.get("type") == ("STALL" if kind == "failure" else "command failed")
+    assert files["markdown"].read_text().startswith(f"### 🔴 {verdict} · {failure} · sh -c")
+    assert f">✕ {failure.capitalize()}.</p>" in files["html"].read_text()
+    assert files["markdown"].read_text().count(failure) == 1
 
 
 def test_the_kernel_says_that_the_data_waited(stalls):

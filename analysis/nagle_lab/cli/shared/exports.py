@@ -131,31 +131,35 @@ class Exports:
         title: str = "",
         about: Sequence[tuple[str, str]] = (),
         took_s: float = 0.0,
+        failure: str = "",
     ) -> None:
         """Add a diagnosed capture; ``writes`` are the two writes of each stall, if they are known.
 
         Source outside the folder ``below`` is not shown; None: no limit. ``title`` replaces the file's name as a
-        heading; ``about`` are further names and values for Markdown. ``took_s`` is how long a command ran, for JUnit.
+        heading; ``about`` are further names and values for Markdown. ``took_s`` is how long a command ran, for JUnit;
+        ``failure`` says how it failed, if it did.
         """
         named = result.of_file(title) if title else result
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import case_of_capture
 
-            self._cases.append(case_of_capture(named, code, expected, writes, took_s))
+            self._cases.append(case_of_capture(named, code, expected, writes, took_s, failure))
             self._first_time = min(filter(None, (self._first_time, result.source.first_time)), default="")
         if "markdown" in self.files:
             from nagle_lab.reports.files.markdown import page_of_capture
 
             against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
             ladder = packets.written or packets.typical
-            self._pages.append(page_of_capture(named, ladder, against, writes, slow=self._slow, about=about))
+            page = page_of_capture(named, ladder, against, writes, slow=self._slow, about=about, failure=failure)
+            self._pages.append(page)
         if "html" in self.files:
             from nagle_lab.reports.html.shown import shown_capture
             from nagle_lab.reports.html.source import sources_of
             from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
             sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
-            self._shown.append(shown_capture(result, packets, writes, sources, slow=self._slow, title=title))
+            shown = shown_capture(result, packets, writes, sources, slow=self._slow, title=title, failure=failure)
+            self._shown.append(shown)
         for tables in self._tables:
             tables.add(result.source.file, result)
 

@@ -168,7 +168,9 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     packets = _packets(run, exports)
     shown = result.of_file(run.guarded.capture.name)
     name = title(run, asked.command_line)
-    exports.capture(shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s)
+    exports.capture(
+        shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s, failure=outcome.failure
+    )
     report = guard_json(run, asked.command_line, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)
     show_guarded(run, asked.command_line, packets.written or packets.typical, screen, packets.software)

@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_sof
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
-from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording import without_nodelay
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
@@ -170,12 +170,9 @@ def guard(
 
 def _of_failed(outcome: Outcome, result: Result) -> Result:
     """The result of a command that failed; if there is too little to judge, the reason begins with the failure."""
-    if result.verdict is not Verdict.INCONCLUSIVE or not (outcome.status or outcome.timed_out):
+    if result.verdict is not Verdict.INCONCLUSIVE or not outcome.failure:
         return result
-    how = f"failed with exit code {outcome.status}"
-    if outcome.timed_out or outcome.status == Exit.INTERRUPTED:
-        how = "was ended by --time-limit" if outcome.timed_out else "was interrupted"
-    return result.concluded(result.verdict, f"the command {how}; {result.reason}")
+    return result.concluded(result.verdict, f"{outcome.failure}; {result.reason}")
 
 
 def _compared(result: Result, second: Guarded, other: Result, selection: Selection) -> BothSides:

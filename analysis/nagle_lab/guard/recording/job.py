@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nagle_lab.errors import NagleLabError, disk_full
+from nagle_lab.errors import Exit, NagleLabError, disk_full
 
 JOB, OUTCOME, CAPTURE = "job.json", "outcome.json", "capture.pcapng"
 REQUEST, READY = "request.json", "ready"  # for recording running software
@@ -106,6 +106,15 @@ class Outcome(msgspec.Struct, frozen=True):
     def signal(self) -> int | None:
         """The number of the signal that ended the command; None if none did."""
         return self.status - 128 if self.status is not None and self.status > 128 else None
+
+    @property
+    def failure(self) -> str:
+        """How the command failed, in words; empty where it did not."""
+        if self.timed_out:
+            return "the command was ended by --time-limit"
+        if self.status == Exit.INTERRUPTED:
+            return "the command was interrupted"
+        return f"the command failed with exit code {self.status}" if self.status else ""
 
 
 def no_room(error: OSError, what: str, folder: Path) -> str:

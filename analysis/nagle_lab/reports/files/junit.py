@@ -1,8 +1,8 @@
 """JUnit XML, as CI systems read it: a case per run or capture.
 
-A failure is a verdict that contradicts the expectation, an error a run or file that is INVALID or unusable, and
-skipped is INCONCLUSIVE, with its reason. The form satisfies the JUnit schema of Apache Ant's tasks (the strictest in
-use) and Jenkins' junit-10; tests/support/junit.xsd states the same rules.
+A failure is a verdict that contradicts the expectation, an error a run or file that is INVALID or unusable, or a
+command that failed, and skipped is INCONCLUSIVE, with its reason. The form satisfies the JUnit schema of Apache Ant's
+tasks (the strictest in use) and Jenkins' junit-10; tests/support/junit.xsd states the same rules.
 """
 
 import re
@@ -33,6 +33,18 @@ class Case:
     verdict: str  # or "error"
     reason: str  # why it is not as expected, or the reason of its verdict
     took_s: float = 0.0
+    failure: str = ""  # how the command that was guarded failed; empty where it did not
+
+    @property
+    def kind(self) -> str | None:
+        """The element that says how it ended; None where it passed. What a command did not get to might stall."""
+        return "error" if self.failure and self.code is not Exit.CONTRADICTED else _KINDS.get(self.code)
+
+    @property
+    def said(self) -> str:
+        """The verdict and its reason, behind the failure of the command, which the reason may begin with."""
+        reason = self.reason.removeprefix(f"{self.failure}; ")
+        return "; ".join(filter(None, (self.failure, f"{self.verdict}: {reason}")))
 
 
 @dataclass(frozen=True)
@@ -47,16 +59,21 @@ class Suite:
 
 
 def case_of_capture(
-    result: Result, code: Exit, expected: str | None, writes: Writes | None = None, took_s: float = 0.0
+    result: Result,
+    code: Exit,
+    expected: str | None,
+    writes: Writes | None = None,
+    took_s: float = 0.0,
+    failure: str = "",
 ) -> Case:
     """A capture, compared with ``expected`` if given; with the two writes of its stalls if they are known.
 
-    ``took_s`` is how long the recorded command ran, if that is known.
+    ``took_s`` is how long the recorded command ran, if that is known; ``failure`` says how it failed, if it did.
     """
     against = f"expected {expected}, found {result.verdict}: " if code is Exit.CONTRADICTED else ""
     by = "; ".join(" ".join(pair_lines(group)) for group in writes.groups[:1]) if writes else ""
     reason = f"{against}{result.reason}{f'. Writes: {by}' if by else ''}"
-    return Case(result.source.file, code, result.verdict, reason, took_s)
+    return Case(result.source.file, code, result.verdict, reason, took_s, failure)
 
 
 def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:
@@ -100,7 +117,7 @@ def junit(suites: Iterable[Suite]) -> str:
 
 
 def _suite(root: Element, suite: Suite, number: int) -> None:
-    kinds = [_KINDS.get(case.code) for case in suite.cases]
+    kinds = [case.kind for case in suite.cases]
     into = _element(
         root,
         "testsuite",
@@ -122,9 +139,10 @@ def _suite(root: Element, suite: Suite, number: int) -> None:
         classname = _token(f"nagle-lab.{suite.name}")
         made = _element(into, "testcase", name=_token(case.name), classname=classname, time=f"{case.took_s:.3f}")
         if kind:
-            about = {} if kind == "skipped" else {"type": case.verdict}
-            _element(made, kind, message=f"{case.verdict}: {case.reason}", **about)
-    output = [*(f"{case.name}: {case.verdict}: {case.reason}" for case in suite.cases), *suite.output]
+            is_of_command = kind == "error" and case.code is not Exit.UNUSABLE
+            about = {} if kind == "skipped" else {"type": "command failed" if is_of_command else case.verdict}
+            _element(made, kind, message=case.said, **about)
+    output = [*(f"{case.name}: {case.said}" for case in suite.cases), *suite.output]
     _element(into, "system-out").text = "\n".join(map(printable, output))
     _element(into, "system-err")
 

@@ -45,13 +45,17 @@ def page_of_capture(
     *,
     slow: bool = True,
     about: Sequence[tuple[str, str]] = (),
+    failure: str = "",
 ) -> str:
     """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts.
 
     ``writes`` are the two writes of each stall, if they are known; ``slow``: whether the reader looks because it is
-    slow; ``about``: names and values to show first.
+    slow; ``about``: names and values to show first; ``failure``: how the command failed, if it did.
     """
     outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
+    if failure:
+        outcome = f"🔴 {result.verdict} · {failure}"
+        result = result.concluded(result.verdict, result.reason.removeprefix(f"{failure}; "))
     rows = [*about, *_figures(result, writes, slow=slow), *(("damage", damage) for damage in result.quality.damage)]
     return _page(outcome, result.source.file, result.reason, [against] if against else [], rows, [], ladder)
 

@@ -26,6 +26,7 @@ class Shown:
     writes: Writes | None = None  # the two writes of each stall, if they are known
     sources: Sequence[Sequence[SourceLines]] = ()  # for each pair of writes the lines around both
     slow: bool = True  # whether the reader looks because it is slow, which is not so for a guarded command
+    failure: str = ""  # how that command failed; empty if it did not
 
 
 def shown_capture(
@@ -36,13 +37,14 @@ def shown_capture(
     *,
     slow: bool = True,
     title: str = "",
+    failure: str = "",
 ) -> Shown:
     """What to show of a diagnosed capture; ``sources`` are the lines of code of each pair of writes.
 
-    ``title`` replaces the file's name as a heading.
+    ``title`` replaces the file's name as a heading; ``failure`` says how the command failed, if it did.
     """
-    name, verdict, reason = title or result.source.file, result.verdict, result.reason
-    return Shown(name, verdict, reason, result, packets, writes=writes, sources=sources, slow=slow)
+    name, verdict, reason = title or result.source.file, result.verdict, result.reason.removeprefix(f"{failure}; ")
+    return Shown(name, verdict, reason, result, packets, None, writes, sources, slow, failure)
 
 
 def shown_run(run: Run, packets: Examples) -> Shown:
