@@ -1,6 +1,7 @@
 """Native frames: which of them is the program's own."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,51 @@ def test_the_programs_frame_and_the_libraries(monkeypatch, places, program, libr
 def test_an_interpreter_has_no_line_of_the_program():
     (found,) = native_frames.where([["/usr/bin/python3.11(_PyEval+0x1) [0x10]"]])
     assert found.program == () and "python -I, -E or -S" in found.why
+
+
+@pytest.mark.parametrize(
+    "name", ["/bin/dash", "/bin/bash", "/usr/lib/erlang/erts-13.1.5/bin/beam.smp", "/bin/php8.2"]
+)
+def test_an_interpreter_without_a_hook_needs_no_debug_information(monkeypatch, name):
+    monkeypatch.setattr(addresses, "lines", lambda binary, addresses: {})
+    stack = ["/lib/libc.so.6(writev+0x4d) [0x5]", f"{name}(port_output+0x5) [0x10]", "/memfd:vmem (deleted)() [0x4]"]
+    (found,), (attached,) = native_frames.where([stack]), native_frames.where([stack], attached=True)
+    why = f"{Path(name).name} is an interpreter, and there are hooks for Python, Node.js, Java, Ruby and Perl only"
+    assert (found.program, found.why) == ((), why)
+    assert native_frames.why_attached(attached, "server", 7) == why, "no other start of it would help"
+
+
+LINES = {0x20: [("/src/two.c", 55, "answer")]}
+
+
+@pytest.mark.parametrize(
+    ("is_static", "lines", "why"),
+    [
+        (True, LINES, "server is linked statically and takes no hook, and the functions that wrote have no debug "
+         "information: link it dynamically"),
+        (False, LINES, "server has debug information, but not for __write: build that with -g, too"),
+        (True, {}, "server has no debug information for it: build it with -g and do not strip it, or install its "
+         "debug package"),
+    ],
+)  # fmt: skip
+def test_why_the_innermost_function_has_no_line(monkeypatch, tmp_path, is_static, lines, why):
+    server = tmp_path / "server"
+    server.touch()
+    monkeypatch.setattr(addresses, "can_find", lambda: True)
+    monkeypatch.setattr(addresses, "lines", lambda binary, addresses: lines)
+    monkeypatch.setattr(addresses, "is_static", lambda binary: is_static)
+    (found,) = native_frames.where([[f"{server}(__write+0x10) [0x10]", f"{server}(answer+0x7) [0x20]"]])
+    assert (found.program[0][2], found.why) == ("__write", why)
+
+
+@pytest.mark.parametrize(("options", "is_static"), [((), False), (("-static",), True), (("-shared",), False)])
+def test_which_programs_are_static(tmp_path, options, is_static):
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    subprocess.run(["cc", "-fPIC", *options, "-o", tmp_path / "program", tmp_path / "main.c"], check=True)
+    assert addresses.is_static(str(tmp_path / "program")) is is_static
+    assert not addresses.is_static(str(tmp_path / "main.c"))
 
 
 def test_the_nearest_name_in_a_stripped_binary_is_no_function_of_the_call(monkeypatch):

@@ -18,6 +18,7 @@ Location = tuple[str, int, str]  # file ("" if not known), line (0 if not known)
 # Programs that find lines, in the order of trying: not each reads every compiler's debug information.
 _OPTIONS = ("-a", "-C", "-f", "-i", "-e")
 _ADDR2LINE = (("addr2line", *_OPTIONS), ("llvm-addr2line", *_OPTIONS), ("eu-addr2line", *_OPTIONS))
+_LOAD, _DYNAMIC, _INTERP = 1, 2, 3  # kinds of entries in an ELF file's program header table (elf(5))
 _GO_TOOL = ("go", "tool", "addr2line")
 
 
@@ -111,6 +112,12 @@ def _places(lines: Iterable[str]) -> dict[int, list[Location]]:
     return found
 
 
+def is_static(binary: str) -> bool:
+    """Whether a 64-bit ELF file is a program into which all it calls is linked; False where that cannot be told."""
+    kinds = {kind for kind, *_ in _program_headers(binary)}
+    return bool(kinds) and not kinds & {_DYNAMIC, _INTERP}
+
+
 def _is_go(binary: str) -> bool:
     with suppress(OSError), Path(binary).open("rb") as file:
         return b"\xff Go buildinf:" in file.read(64_000_000)
@@ -119,7 +126,12 @@ def _is_go(binary: str) -> bool:
 
 def _loads(binary: str) -> list[tuple[int, int, int]]:
     """Offset in the file, address, and size of each loaded segment of a 64-bit ELF file."""
-    loads = []
+    return [(offset, at, size) for kind, offset, at, size in _program_headers(binary) if kind == _LOAD]
+
+
+def _program_headers(binary: str) -> list[tuple[int, int, int, int]]:
+    """Kind, offset, address and size of each entry in the program header table of a 64-bit ELF file."""
+    entries = []
     with suppress(OSError, ValueError):
         if not Path(binary).is_file():
             return []
@@ -132,9 +144,8 @@ def _loads(binary: str) -> list[tuple[int, int, int]]:
         table = file.read(size * count)
         for at in range(0, len(table) - 55, size):
             kind, _, offset, address, _, length = unpack_from("<IIQQQQ", table, at)
-            if kind == 1:
-                loads.append((offset, address, length))
-    return loads
+            entries.append((kind, offset, address, length))
+    return entries
 
 
 def _virtual(address: int, loads: Sequence[tuple[int, int, int]]) -> int:

@@ -18,7 +18,11 @@ _FRAME = re.compile(r"(.+?(?: \(deleted\))?)\((?:(.*)\+0x([0-9a-f]+))?\) \[0x([0
 _SYSTEM = re.compile(r"(lib(c|pthread|m|dl|rt|gcc_s|stdc\+\+|c\+\+)[-.]|ld-|\[|linux-vdso)")  # plumbing
 _SHARED = re.compile(r"\.so(\.|$)")
 _EXTENSIONS = re.compile(r"/lib-dynload/")  # plumbing of Python's own
-_INTERPRETER = re.compile(r"(?:lib)?(python|pypy|node|nodejs|jvm|java|ruby|perl|php)[-\d.]*m?(?:\.so[.\d]*)?$")
+_INTERPRETER = re.compile(
+    r"(?:lib)?(python|pypy|node|nodejs|jvm|java|ruby|perl|php|beam(\.[a-z]+)*|bash|dash|ksh|mksh|zsh)"
+    r"[-\d.]*m?(?:\.so[.\d]*)?$"
+)
+_HOOKED = re.compile(r"(lib)?(python|pypy|node|jvm|java|ruby|perl)")  # of these the interpreters with hooks
 _LIBRARY_FILES = re.compile(
     r"^/rustc/|/rustlib/src/|/registry/src/|/git/checkouts/|/pkg/mod/|/usr/include/c\+\+/|@v\d"
 )
@@ -125,6 +129,8 @@ def why_attached(found: CallSite, command: str, process: int) -> str:
     """Why a call has no line, if strace was attached to a running process; empty if it has one."""
     if not found.interpreter:
         return found.why
+    if not _HOOKED.match(found.interpreter):
+        return _why_interpreter(found.interpreter)
     return _WHY_ATTACHED.format(who=f"{command} (process {process})", name=found.interpreter)
 
 
@@ -164,7 +170,7 @@ def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Location]]]
     libraries = _callers([one.place for one in inside if one.of == "library"][:_DEEPEST])[:_MOST_OF_LIBRARIES]
     if program:  # even below an interpreter: what we take for the program's code may be a library of its own
         places = tuple(one.place for one in program[:_MOST_OF_PROGRAM])
-        return CallSite(places, tuple(libraries), "" if places[0][1] else _why(program[0].frame))
+        return CallSite(places, tuple(libraries), "" if places[0][1] else _why_nearest(program))
     if len(native) < len(stack):
         interpreter = stack[len(native)].name
         return CallSite((), tuple(libraries), _why_interpreter(interpreter), interpreter)
@@ -222,6 +228,20 @@ def _why(frame: _Frame) -> str:
     return (
         f"{name} has no debug information for it: build it with -g and do not strip it, or install its debug package"
     )
+
+
+def _why_nearest(program: Sequence[_NamedLocation]) -> str:
+    """Why the program's innermost place has no line, though its callers in the same binary may have some."""
+    frame, (_, _, function) = program[0].frame, program[0].place
+    if not any(one.place[1] for one in program if one.frame.binary == frame.binary):
+        return _why(frame)
+    name = Path(frame.binary).name
+    if addresses.is_static(frame.file):
+        return (
+            f"{name} is linked statically and takes no hook, and the functions that wrote have no debug information: "
+            "link it dynamically"
+        )
+    return f"{name} has debug information, but not for {function or 'what called'}: build that with -g, too"
 
 
 def _why_gone(binary: str) -> str:
