@@ -7,8 +7,8 @@ from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server
 from support.synthetic import MS, US, Conversation, merge
 
 
-@pytest.mark.parametrize(("pause_ms", "is_told"), [(20, False), (30, True)])
-def test_what_the_program_wrote_late_was_not_held_so_long(diagnose, pause_ms, is_told):
+@pytest.mark.parametrize(("pause_ms", "is_late", "is_told"), [(3, False, False), (20, True, False), (30, True, True)])
+def test_what_the_program_wrote_late_was_not_held_so_long(diagnose, pause_ms, is_late, is_told):
     """A pause shows where the ACK comes early; of a wait of 42 ms the data was held for the rest."""
 
     def paused(c: Conversation, number: int) -> None:
@@ -24,6 +24,9 @@ def test_what_the_program_wrote_late_was_not_held_so_long(diagnose, pause_ms, is
     assert hold.high == pytest.approx(wait.p50 - pause_ms, abs=0.5)
     assert f"{hold.high:.1f} ms sooner" in result.summary.remedy
     assert (f" ms later (median); it was held for {hold} ms of these, " in result.reason) == is_told
+    late = "; the program wrote it late" if is_late else ""
+    sentence = f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {hold} ms{late}"
+    assert dict(findings(result))["hold"] == sentence
 
 
 def test_how_long_one_of_several_ends_held_is_not_said_of_all(diagnose):

@@ -100,12 +100,16 @@ def _stalled_of(stalled: int, exchanges: int) -> str:
     return f"{stalled:,} of {exchanges:,} {plural('exchange', exchanges)} stalled"
 
 
+_WRITTEN_LATE = 0.9  # of the wait: what was held for less was written late, by more than measuring it explains
+
+
 def _hold(s: Summary) -> str:
     """How much of the wait the data was held, if the capture narrows that down."""
     hold, wait = s.hold_ms, s.wait_ms
     if not hold or not wait or hold.high >= wait.p50 - 0.05 or len(s.held_ends) > 1:
         return ""
-    return f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {hold} ms; the program wrote it late"
+    late = "; the program wrote it late" if hold.high < _WRITTEN_LATE * wait.p50 else ""
+    return f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {hold} ms{late}"
 
 
 def _round_trips(s: Summary) -> str:
