@@ -577,6 +577,32 @@ def test_quick_acks_are_not_one_write(tmp_path):
     assert both["protection"] != "one_write" if both else ended.report["verdict"] == "STALL", ended.err
 
 
+@pytest.mark.quiet
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_what_tcp_cork_keeps_is_not_one_write(tmp_path, is_cleared):
+    """It leaves as one segment after 200 ms, unless the program clears the option behind its last write."""
+    script = f"""
+        import socket, threading
+        listener = socket.create_server(("127.0.0.1", 0))
+        def serve():
+            peer, _ = listener.accept()
+            while peer.recv(4096):
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+                peer.sendall(bytes(200)); peer.sendall(bytes(600))
+                if {is_cleared}: peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+        threading.Thread(target=serve, daemon=True).start()
+        with socket.create_connection(listener.getsockname()) as s:
+            for _ in range(15):
+                s.sendall(bytes(100)); got = 0
+                while got < 800: got += len(s.recv(4096))
+    """
+    ended = guard(tmp_path, "--both-sides", command=[sys.executable, "-c", "if 1:\n" + script])
+    assert_protected(ended, *(("one_write", "CLEAN") if is_cleared else ("cork", "INCONCLUSIVE")))
+    sentence = "one write protects it: " if is_cleared else "whether one write protects it cannot be told: "
+    assert ended.report["reason"].startswith(sentence)
+    assert ("TCP_CORK" in ended.report["reason"]) is not is_cleared
+
+
 SLOW_TO_JUDGE = """\
 import sys, time
 from pathlib import Path

@@ -10,6 +10,7 @@ from typing import Unpack
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_software, what_is_missing
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
@@ -97,6 +98,7 @@ class Protection(StrEnum):
 
     OPTION = "option"  # TCP_NODELAY: without it, the same stalls
     ONE_WRITE = "one_write"  # each message leaves in one write: without TCP_NODELAY the same is clean
+    CORK = "cork"  # not known: TCP_CORK lets several writes leave as one segment, after 200 ms
     NOT_THE_OPTION = "not_the_option"  # clean without TCP_NODELAY, too: for example ACKs come at once
     NOTHING_NEEDED = "nothing_needed"  # nothing in it could have stalled
     UNKNOWN = "unknown"  # TCP_NODELAY could not be taken away, or the command fails without it
@@ -186,6 +188,13 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
         )
     elif reason := _why_unknown(result, second, other, selection, missing):
         protection, why = Protection.UNKNOWN, f"{reason}: what protects it is not known"
+    elif missing is Missing.SECOND_WRITE and (cause := _cork_in(other)):
+        protection, gaps = Protection.CORK, other.idle_gaps[cause]
+        why = (
+            f"whether one write protects it cannot be told: {gaps.count} idle gaps, "
+            f"{gaps.total_ms / gaps.count:.0f} ms each, are {CAUSES[cause]}; that lets several writes leave as one "
+            "segment, late: if the program sets it, clear it after the last one, and run it again"
+        )
     elif missing is Missing.SECOND_WRITE:
         protection = Protection.ONE_WRITE
         why = (
@@ -199,6 +208,15 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
         protection = Protection.NOTHING_NEEDED
         why = f"nothing here could have stalled, not even without TCP_NODELAY: {other.reason}"
     return BothSides(second, other, protection, why)
+
+
+def _cork_in(result: Result) -> Cause | None:
+    """TCP_CORK, as surely as it is told, where most of the time that the client did not take for itself is its."""
+    took = {cause: gaps.total_ms for cause, gaps in result.idle_gaps.items() if cause is not Cause.CLIENT_THINK}
+    corked = [cause for cause in (Cause.CORK, Cause.LIKELY_CORK) if cause in took]
+    if 2 * sum(took[cause] for cause in corked) <= sum(took.values()):
+        return None
+    return max(corked, key=lambda cause: took[cause])
 
 
 def _why_unknown(
@@ -222,6 +240,6 @@ def _concluded(result: Result, sides: BothSides) -> Result:
     protected = (Protection.OPTION, Protection.ONE_WRITE, Protection.NOT_THE_OPTION)
     if sides.protection in protected and not result.quality.unresolved:
         return result.concluded(Verdict.CLEAN, sides.sentence)
-    if sides.protection is Protection.NOTHING_NEEDED:
+    if sides.protection in (Protection.CORK, Protection.NOTHING_NEEDED):
         return result.concluded(Verdict.INCONCLUSIVE, sides.sentence)
     return result.concluded(result.verdict, f"{result.reason}; {sides.sentence}")
