@@ -1,4 +1,4 @@
-"""The tables of a store, declared once for writing, for questions, and for docs/fleet.md."""
+"""The tables of a store, declared once for writing, for queries, and for docs/fleet.md."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -16,14 +16,14 @@ class Column(NamedTuple):
 
 
 class StoreTable(NamedTuple):
-    """A table, partitioned by series, and also by day if ``day`` says whose day."""
+    """A table, partitioned by series, and also by day if ``day`` is set: it says the day of what."""
 
     meaning: str
     columns: tuple[Column, ...]
     day: str = ""
 
 
-HOST = Column("host", "string", "of the series")
+HOST = Column("host", "string", "the host of the series")
 _ENDS = tuple(
     column
     for end, does in (("held", "held data back"), ("delayed", "delayed its ACK"))
@@ -35,8 +35,8 @@ _ENDS = tuple(
 )
 _SERVER = (Column("server_ip", "string", "the service"), Column("server_port", "int32", ""))
 _FRAMES = (
-    Column("file", "string", "that the release is in"),
-    Column("frame", "int64", "of the release in that file, as in Wireshark"),
+    Column("file", "string", "the file that contains the release"),
+    Column("frame", "int64", "number of the release in that file, as in Wireshark"),
 )
 
 TABLES = {
@@ -46,11 +46,15 @@ TABLES = {
             HOST,
             Column("released_at", "timestamp[ns]", "when the data was released; all times are UTC"),
             *_FRAMES,
-            Column("trigger_frame", "int64", "these three count through the series, as `analyze --rotated` does"),
+            Column(
+                "trigger_frame",
+                "int64",
+                "this and the next two count through the series, as `analyze --rotated` does",
+            ),
             Column("ack_frame", "int64", "NULL: the capture lacks the ACK"),
             Column("release_frame", "int64", ""),
             Column("connection", "int64", "its number in the series"),
-            Column("exchange", "int64", "of the connection, from 1"),
+            Column("exchange", "int64", "its number on the connection, from 1"),
             *_SERVER,
             *_ENDS,
             Column("wait_ms", "double", "from trigger to late ACK, at the capture point"),
@@ -61,14 +65,14 @@ TABLES = {
         day="the release",
     ),
     "exchanges": StoreTable(
-        "How long answered exchanges took, by service, hour and length: 20 bins for a power of ten.",
+        "How long answered exchanges took, by service, hour and length: 20 bins per power of ten.",
         (
             HOST,
-            Column("hour", "timestamp[s]", "in which the request began"),
+            Column("hour", "timestamp[s]", "the hour in which the request began"),
             *_SERVER,
             Column("from_ms", "double", "the bin's lower edge"),
-            Column("to_ms", "double", "its upper edge, which is in the next bin"),
-            Column("exchanges", "int64", "how many"),
+            Column("to_ms", "double", "the bin's upper edge, which belongs to the next bin"),
+            Column("exchanges", "int64", "how many exchanges"),
             Column("total_ms", "double", "how long they took together"),
         ),
         day="the request",
@@ -83,9 +87,9 @@ TABLES = {
             Column("client_ip", "string", ""),
             Column("client_port", "int32", ""),
             *_SERVER,
-            Column("client_kernel", "string", "Linux, Windows, BSD (with macOS), as its SYN looks; NULL: like none"),
-            Column("server_kernel", "string", "likewise; with a proxy or NAT between, the one that sent the SYN"),
-            Column("packets", "int64", "both ways, as the next two"),
+            Column("client_kernel", "string", "Linux, Windows or BSD (also macOS), by its SYN; NULL: none of these"),
+            Column("server_kernel", "string", "likewise; behind a proxy or NAT, of the host that sent the SYN"),
+            Column("packets", "int64", "in both directions, like the next two"),
             Column("wire_bytes", "int64", "with headers"),
             Column("payload_bytes", "int64", ""),
             Column("handshake", "bool", "both SYNs are in the capture"),
@@ -95,7 +99,7 @@ TABLES = {
             Column("stalls", "int64", ""),
             Column("unresolved", "int64", "undecided candidates"),
             Column("lost_ms", "double", "how long its data waited for delayed ACKs"),
-            Column("round_trip_holds_ms", "double", "and, by Nagle's algorithm, for others"),
+            Column("round_trip_holds_ms", "double", "how long Nagle's algorithm held its data for other ACKs"),
             Column("client_delayed_acks", "int64", ""),
             Column("server_delayed_acks", "int64", ""),
         ),
@@ -106,24 +110,24 @@ TABLES = {
         (
             HOST,
             Column("file", "string", "path or URL"),
-            Column("bytes", "int64", "stored"),
+            Column("bytes", "int64", "its stored size"),
             Column("packets", "int64", "read from it"),
             Column("first_frame", "int64", "number of its first frame in the series"),
-            Column("problem", "string", "why not all of it was read, or is not to be believed; NULL: nothing"),
+            Column("problem", "string", "why it was not read completely, or cannot be trusted; NULL: no problem"),
         ),
     ),
     "series": StoreTable(
-        "Each series: what `analyze --rotated` says of it.",
+        "Each series: what `analyze --rotated` says about it.",
         (
             HOST,
-            Column("interface", "string", "by the name of its files"),
+            Column("interface", "string", "taken from the names of its files"),
             Column("verdict", "string", "STALL, CLEAN, INCONCLUSIVE, INVALID, or FAILED: it could not be finished"),
             Column("reason", "string", ""),
             Column("remedy", "string", "NULL: none is needed"),
-            Column("files", "int64", "how many"),
-            Column("problems", "int64", "of these with a problem, and numbers that rotation has skipped"),
+            Column("files", "int64", "how many files"),
+            Column("problems", "int64", "how many of these have a problem, plus numbers that rotation skipped"),
             Column("first_at", "timestamp[ns]", "when its first TCP packet was captured"),
-            Column("last_at", "timestamp[ns]", "and its last"),
+            Column("last_at", "timestamp[ns]", "when its last TCP packet was captured"),
             Column("packets", "int64", ""),
             Column("tcp_packets", "int64", ""),
             Column("connections", "int64", ""),
