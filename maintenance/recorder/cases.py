@@ -1,17 +1,17 @@
-"""The table: what the two programs of every recorded case do, and what is therefore true of its captures."""
+"""The table: what the two programs of every recorded case do, and what is therefore true about its captures."""
 
 import random
 from dataclasses import dataclass
 
 MSS = 1448  # payload of a full segment: Ethernet's 1500 bytes less IPv4, TCP and its timestamps
-PORT, ORIGIN_PORT, CREDIT_PORT = 7000, 7001, 7002  # of the server, of what it asks itself, of a second way to it
-ORIGIN_ADDRESS = "10.78.0.2"  # of the origin, where it has a namespace of its own
+PORT, ORIGIN_PORT, CREDIT_PORT = 7000, 7001, 7002  # of the server, of its origin, of a second connection to it
+ORIGIN_ADDRESS = "10.78.0.2"  # of the origin, if it has a namespace of its own
 ADDRESSES = {False: {"client": "10.77.0.1", "server": "10.77.0.2"}, True: {"client": "fd77::1", "server": "fd77::2"}}
 
 
 @dataclass(frozen=True)
 class Write:
-    """One send() of that many bytes, with MSG_MORE or without."""
+    """One send() of that many bytes, with or without MSG_MORE."""
 
     size: int
     more: bool = False
@@ -19,7 +19,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Read:
-    """recv() until there are that many bytes."""
+    """recv() until that many bytes have come."""
 
     size: int
 
@@ -69,7 +69,7 @@ class Drained:
 
 @dataclass(frozen=True)
 class Credit:
-    """Give the other program leave to go on, by another way than the connection; or wait until it is given."""
+    """Give the other program a credit to go on, by another way than the connection; or wait for this credit."""
 
     give: bool
 
@@ -83,7 +83,9 @@ class Upstream:
 
 @dataclass(frozen=True)
 class Ticks:
-    """Full duplex: at every tick, ms, read what there is and write; at the end read all of the peer's ``total``."""
+    """Full duplex: at every tick, ms, read what has come and write; at the end read the rest of the peer's ``total``
+    bytes.
+    """
 
     count: int
     every: float
@@ -93,9 +95,9 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Chat:
-    """Full duplex: so many messages of random sizes, bytes, at random times, ms, while all that comes is read.
+    """Full duplex: ``count`` messages of random sizes, bytes, at random times, ms; what comes meanwhile is read.
 
-    The peer sends as many, of sizes in the same range.
+    The peer sends as many messages, of sizes in the same range.
     """
 
     count: int
@@ -103,7 +105,7 @@ class Chat:
     sizes: tuple[int, int]
 
     def messages(self, name: str, end: str) -> list[tuple[float, int]]:
-        """How long before each message, ms, and its size: the same ones every time."""
+        """The pause before each message, ms, and its size: the same each time."""
         chance = random.Random(f"{name} {end}")
         return [(chance.uniform(*self.apart), chance.randint(*self.sizes)) for _ in range(self.count)]
 
@@ -122,19 +124,19 @@ class Drop:
 
 @dataclass(frozen=True)
 class Delays:
-    """What else delays the frames on a relayed path."""
+    """What else delays frames on a relayed path."""
 
     later_rtt_ms: float | None = None  # the round trip from the 20th frame on: after the handshake
-    queue_ms: float = 0  # a queue fills and empties, every 1.7 s, and adds up to so much to the round trip
-    still_ms: float = 0  # for so long of every 55 ms nothing moves on it
+    queue_ms: float = 0  # a queue fills and empties every 1.7 s, and adds up to this to the round trip
+    still_ms: float = 0  # of every 55 ms, nothing moves on the path for this long
 
 
 @dataclass(frozen=True)
 class Case:
     """Two programs, the path between them, and the truth.
 
-    ``held_by`` is the end whose segments Nagle's algorithm held until a delayed ACK: then, and only then, the verdict
-    is STALL. Anything else that makes a program's data leave late (the path, a cork, a loss, the window) is no stall.
+    ``held_by`` is the end whose segments Nagle's algorithm held until a delayed ACK: only then is the verdict STALL.
+    If anything else makes a program's data leave late (the path, a cork, a loss, the window), it is no stall.
     """
 
     name: str
@@ -157,22 +159,22 @@ class Case:
     server_sysctls: tuple[str, ...] = ()
     # The families (families.py) have these too.
     family: str = ""
-    connections: int = 1  # of a client program, one after the other, which share the exchanges
-    kinds: tuple[tuple[Steps, Steps], ...] = ()  # further exchanges of client and server, numbered from 1
+    connections: int = 1  # of a client program, one after the other; they share the exchanges
+    kinds: tuple[tuple[Steps, Steps], ...] = ()  # further kinds of exchanges (client, server), numbered from 1
     plan: tuple[tuple[tuple[int, ...], ...], ...] = ()  # client program → connection → kind of each exchange
     nodelay_at: tuple[str, ...] = ()  # "client", "server", "upstream" (the server towards the origin), "origin"
-    origin: Steps = ()  # what the program does that the server asks
+    origin: Steps = ()  # what the origin does, the program that the server asks
     origin_at: str = "server"  # or "origin": a namespace of its own
-    credit: str = ""  # "udp" or "tcp": the other way
-    limited: bool = False  # it is the window that keeps data back, and not Nagle's algorithm
-    acks_at_once: bool = False  # no end ever delays an ACK
-    unread: bool = False  # nor here: ACKs are late because the client's program does not read
-    counted: bool = True  # False: how many are held is not to be told to a few percent; the verdict is
-    by_log: bool = False  # a race with the timer: whether it is a stall is what the log of this recording says
-    unsure: tuple[str, ...] = ()  # positions where nobody could honestly say more than INCONCLUSIVE
+    credit: str = ""  # "udp" or "tcp": the way of the credit
+    limited: bool = False  # the window holds data back, not Nagle's algorithm
+    acks_at_once: bool = False  # neither end ever delays an ACK
+    unread: bool = False  # ACKs are late, but not delayed: the client's program does not read
+    counted: bool = True  # False: only the verdict is known exactly; how many are held, not to a few percent
+    by_log: bool = False  # a race with the timer: the log of the recording says whether it is a stall
+    unsure: tuple[str, ...] = ()  # positions at which only INCONCLUSIVE is honest
     held_in_view: str | None = None  # held on the connection to the origin, by its "client" or its "server"
     bridge: bool = False  # the ends are on a bridge, and the middle's capture is of all its interfaces
-    ipv4_mtu: int | None = None  # a router between the ends that passes on no larger packets
+    ipv4_mtu: int | None = None  # of a router between the ends: it passes on no larger packets
     path: Delays = Delays()
     client_sysctls: tuple[str, ...] = ()
     server_send_buffer: int | None = None  # SO_SNDBUF, bytes
@@ -198,7 +200,7 @@ class Case:
 
     @property
     def longest_path_ms(self) -> float:
-        """The longest round trip that the path may take; 0 where it is not relayed."""
+        """The longest round trip that the path may have; 0 if it is not relayed."""
         path = self.path
         return max(self.rtt_ms or 0, path.later_rtt_ms or 0) + self.jitter_ms + path.queue_ms + path.still_ms
 

@@ -1,4 +1,4 @@
-"""The table of the families: what misleads an analyst, and what is true of it. cases.py explains the columns."""
+"""The table of the families: what misleads an analyst, and what is true about it. cases.py explains the columns."""
 
 from dataclasses import replace
 from typing import Any
