@@ -98,7 +98,7 @@ class BothEnds:
         return bool(peers >= NEAR or 0 <= its <= SOONER_AT_HOME * max(peers, elsewhere))
 
     def resolution(self, sides: Iterable[tuple[int, int]]) -> int:
-        """The resolution of the clock, ns, that tells how soon these sides of connections send."""
+        """The resolution of the clock, ns, that shows how soon these sides of connections send."""
         pairs = ((self._pairs[number], side) for number, side in sides)
         coarsest: int = max(pair.resolutions[pair.is_other_nearer[side]] for pair, side in pairs)
         return coarsest

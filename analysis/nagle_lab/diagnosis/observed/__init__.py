@@ -10,5 +10,5 @@ Read it in this order:
     candidates.py          the candidates of one program, by column
     kernel_answers.py      what the kernel said of these while guard or watch recorded
     observed.py            how fast each end reacts at the capture point, and where that is (``observe``)
-    enough.py              how many candidates, or samples, tell
+    enough.py              how many candidates or samples are enough
 """

@@ -54,7 +54,7 @@ from nagle_lab.diagnosis.proof.pauses import (
 )
 from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
-SURELY_PAUSE = 10 * MS  # behind two round trips: what comes later is a pause, and tells nothing of the path
+SURELY_PAUSE = 10 * MS  # after two round trips: what comes later is a pause, and shows nothing about the path
 SLOWER = 400 * US  # than the program's answers, or quick ACKs: data that Nagle held took up to 385 longer
 AS_A_RELAY = 500 * US  # relays took 150 to 500 µs to pass on what they had waited for, their connections in step
 # On a path of up to NEARBY: WOKEN, by how much a woken program's data comes later than its kernel's ACKs (medians) if

@@ -50,7 +50,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     if all_is_late or (len(pure) and _is_made_by_the_path(pure, c.only(c.pure), observed)):
         _leave_to_the_path(pure, observed, judged)
         pure = pure.none
-    # Data comes when its program likes, so only handshakes and pure ACKs in time tell how long it was under way.
+    # Data comes when its program likes, so only handshakes and pure ACKs in time show how long it was under way.
     in_time = [ack - peer_fastest for ack in peers.ack if 0 <= ack - peer_fastest < margin]
     others = [*peers.handshake_more, *in_time]
     if len(piggybacked) and _all_else_is_as_late(piggybacked.late_by(peer_fastest), others, enough=1):

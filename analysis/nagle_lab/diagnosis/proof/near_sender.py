@@ -306,7 +306,7 @@ def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
 
 
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> Candidates:
-    """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for it.
+    """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for the tick.
 
     The late ones count only if they are no more than the prompt ones, and nothing comes later still, as a pause
     would; or if hardly anything does, and early ACKs show that the program had written. At the sender the kernel does
