@@ -3,6 +3,7 @@
 import io
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.diagnosis.result.writes import Place, Write
 from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.evidence.software import software_seen
-from nagle_lab.reports.screens.guard import language, language_of_command
+from nagle_lab.reports.screens.guard import language, language_of_command, to_paste
 from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.phrases import findings
@@ -410,6 +411,16 @@ def test_the_language_of_a_command_is_known_if_all_it_names_has_one(command, nam
     """A test in one language may start a server in another."""
     found = language_of_command(command.split())
     assert (found and (found[0].software, found[1])) == named
+
+
+@pytest.mark.parametrize(
+    ("writer", "says"), [("of-its-own", "the capture does not show"), ("ruby", "in Ruby, which")]
+)
+def test_the_language_of_the_command_is_not_taken_for_that_of_another_writer(diagnose, writer, says):
+    held = SimpleNamespace(groups=[SimpleNamespace(held=replace(WRITE, command=writer))], options=[])
+    run = SimpleNamespace(result=diagnose(talk(server_held).segments), writes=held)
+    ((title, _),) = to_paste(run, ["python3", "test.py"], None)
+    assert says in title
 
 
 def test_a_slow_server_may_have_waited_for_stalls_of_the_same_capture(diagnose):

@@ -23,11 +23,12 @@ from nagle_lab.evidence.ladder import Ladder, LadderRow
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.running_program import not_clean_if_traced
 from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.writes_text import place_of
 from support.command import Ended, in_process
 from support.schemas import check
-from support.stories import BODY, HEADER, client_held, nodelay, server_held, talk
+from support.stories import BODY, HEADER, LATE, client_held, nodelay, server_held, talk
 from support.straces import BEFORE, strace_text, write_strace
-from support.synthetic import SECOND, pcap_bytes
+from support.synthetic import SECOND, US, Conversation, pcap_bytes
 
 SERVER = ("10.0.0.2", 80)
 SOURCE = (
@@ -111,6 +112,32 @@ def test_the_screen_names_both_lines_before_the_ladder_and_in_it(recorded):
     places = [ladder.index(part) for part in order]
     assert places == sorted(places)
     assert re.search(r" held \d+\.\d ms, ", ladder)
+
+
+def test_a_narrow_ladder_names_the_programs_line(recorded):
+    write = joined(recorded.capture, recorded.strace).writes.groups[0].held
+    inside = msgspec.structs.replace(write, library=Place("net/lib.py", 700, "send"))
+    assert place_of(inside, 200).endswith("server.py:17 reply (net/lib.py:700 send)")
+    assert place_of(inside, 30).endswith("server.py:17 reply")
+
+
+def test_without_lines_pairs_are_told_apart_by_their_triggers(tmp_path):
+    """What is held may be of any size: a reply's body, say."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(84)
+        c.server_sends(HEADER if number % 3 else 90, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY + number % 2, after_ns=15 * US)
+        c.client_acks(after_ns=10 * US)
+
+    segments = talk(exchange, 13).segments
+    capture = tmp_path / "stall.pcap"
+    capture.write_bytes(pcap_bytes(segments))
+    groups = joined(capture, write_strace(tmp_path, segments, server=SERVER)).writes.groups
+    assert [(one.stalls, one.trigger_bytes, one.held_bytes) for one in groups] == [
+        (8, (HEADER, HEADER), (BODY, BODY + 1)), (4, (90, 90), (BODY, BODY + 1)),
+    ]  # fmt: skip
 
 
 def test_a_write_right_behind_the_trigger_is_not_said_to_be_at_once():

@@ -112,7 +112,7 @@ def show_guarded(
     about += ends(run.result, software, judged)
     show_capture(
         run.result, ladder, screen, title=title(run, command), about=about,
-        to_paste=_to_paste(run, command, software), slow=False, writes=run.writes,
+        to_paste=to_paste(run, command, software), slow=False, writes=run.writes,
     )  # fmt: skip
     if command and (step := _next(run)):
         screen.print(facts([("next", step)]))
@@ -133,7 +133,7 @@ def _next(run: JudgedCommand) -> str:
     return ""
 
 
-def _to_paste(
+def to_paste(
     run: JudgedCommand, command: Sequence[str], software: NodelaySetting | None
 ) -> list[tuple[str, list[str]]]:
     """The lines to paste; for a guarded command, which has ended with its namespace, only what its code must set."""
