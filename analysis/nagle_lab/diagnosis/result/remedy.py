@@ -65,7 +65,7 @@ def _one_write(writes: Writes | None, here: Path | None) -> str | None:
     return f"join {lines}{others} in one write"
 
 
-def set_late(writes: Writes | None) -> Option | None:
+def _set_late(writes: Writes | None) -> Option | None:
     """What set TCP_NODELAY on the socket that held, if it did so only after the first stall; else None."""
     own = _on_the_socket(writes)
     in_time = any(one.value and not one.after_stall for one in own)
@@ -90,7 +90,7 @@ def cleared(writes: Writes | None) -> Option | None:
 
 def _nodelay(writes: Writes | None, here: Path | None) -> str:
     """What to do about TCP_NODELAY: if it was set and then cleared, setting it once more would not last either."""
-    if late := set_late(writes):
+    if late := _set_late(writes):
         line = _line(late.write, here)
         return f"{NODELAY} before the first write{f' ({line} sets it too late)' if line else ''}"
     if not (lost := cleared(writes)):
