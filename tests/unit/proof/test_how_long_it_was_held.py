@@ -4,7 +4,7 @@ import pytest
 
 from nagle_lab.reports.words.phrases import findings
 from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk, two_part_reply
-from support.synthetic import MS, US, Conversation, merge
+from support.synthetic import MS, US, Conversation, Segment, merge
 
 
 @pytest.mark.parametrize(("pause_ms", "is_late", "is_told"), [(3, False, False), (20, True, False), (30, True, True)])
@@ -60,6 +60,25 @@ def test_a_program_that_has_just_begun_says_nothing_of_later_holds(diagnose):
 
     hold = diagnose(talk(just_begun, exchanges=40).segments).summary.hold_ms
     assert hold.high == pytest.approx(LATE / MS, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("pauses_ms", "is_told"),
+    [((38, 38), True), ((36, 39), False), ((38,), False), ((30, 30), False), ((38, 38, 1, 1), False)],
+    ids=["twice", "they differ", "once", "much shorter than the wait", "as often at once"],
+)
+def test_a_program_that_has_just_begun_is_hardly_slow_for_as_long_as_an_ack_is_late(diagnose, pauses_ms, is_told):
+    """Where it twice takes 38 ms though the ACK is early, the hold was the rest of the wait, or up to 5 ms more."""
+
+    def begins(number: int) -> list[Segment]:
+        own = pauses_ms[number] * MS if number < len(pauses_ms) else 0
+        first = reply_in_two(10 * US, lambda _: own) if own else server_held
+        client = ("10.0.0.1", 40_000 + number)
+        return talk(lambda c, _: server_held(c, 0), first=first, client=client).segments
+
+    summary = diagnose(merge(*(begins(number) for number in range(4)))).summary
+    own = 38 - 5 if is_told else 0
+    assert summary.hold_ms.low <= summary.hold_ms.high == pytest.approx(summary.wait_ms.p50 - own, abs=0.3)
 
 
 def test_pauses_longer_than_the_wait_are_of_something_else(diagnose):

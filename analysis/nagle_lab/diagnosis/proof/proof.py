@@ -42,7 +42,7 @@ from nagle_lab.diagnosis.proof.late_acks import late_candidates, set_aside_soone
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import middle_half
+from nagle_lab.diagnosis.proof.pauses import PAUSES_SPREAD, PAUSES_VARY, middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import ALIKE, BLIND, COARSE, HELD, SOONEST_WOKEN
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
@@ -245,13 +245,31 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     shorter = percentile(waits, 10)
     if len(held) >= CONCLUSIVE and shorter <= usual / 2:
         latest = min(latest, shorter)
-    paused = _behind_the_first(early.only(early.ack_to_release > NEAR + at_once), held)
-    shortest = (
-        percentile(paused.trigger_to_release, 10)
-        if len(paused) >= REPEATED and 2 * len(paused) > len(written_by)
-        else 0
-    )
+    pauses = early.only(early.ack_to_release > NEAR + at_once)
+    shortest = max(_shortest_pause(pauses, held, len(written_by)), _as_long_as_wait(pauses, usual, len(written_by)))
     return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
+
+
+def _shortest_pause(pauses: Candidates, held: Candidates, early: int) -> float:
+    """How long the program pauses at least, ns, where most of ``early`` ACKs show pauses; 0 if it is not known."""
+    paused = _behind_the_first(pauses, held)
+    is_usual = len(paused) >= REPEATED and 2 * len(paused) > early
+    return percentile(paused.trigger_to_release, 10) if is_usual else 0
+
+
+def _as_long_as_wait(pauses: Candidates, usual: float, early: int) -> float:
+    """How long the program pauses at least, ns, where two pauses or more, and most behind ``early`` ACKs, are alike
+    and about as long as the ``usual`` wait; 0 if they are not.
+
+    These count in the first exchange of a connection, too. A program that is slow because a connection has just begun
+    is hardly ever slow for as long as the ACK is late. So few may be longer than others, by up to PAUSES_SPREAD.
+    """
+    as_long = pauses.only(pauses.trigger_to_release >= (1 - PAUSES_VARY) * usual).trigger_to_release
+    if len(as_long) < 2 or 3 * len(as_long) <= 2 * early:
+        return 0
+    shortest = lowest(as_long)
+    are_alike = 2 * (highest(as_long) - shortest) < PAUSES_SPREAD
+    return max(shortest - PAUSES_SPREAD, 0) if are_alike else 0
 
 
 def _set_aside_sent_before(late: Candidates, judged: Judged) -> Candidates:
