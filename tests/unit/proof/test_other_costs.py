@@ -73,6 +73,20 @@ def test_replies_as_late_as_the_cork_s_timer_each_time_are_probably_corked(diagn
     assert result.idle_gaps[cause].count == 19
 
 
+@pytest.mark.parametrize(("more_late", "count"), [(1, 18), (2, None)])
+def test_one_corked_reply_in_ten_may_be_later_still(diagnose, more_late, count):
+    """On a busy machine."""
+
+    def corked(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=(300 if number <= more_late else 204) * MS)
+        c.client_acks(after_ns=10 * US)
+
+    gap = diagnose(talk(corked).segments).idle_gaps.get("likely_cork")
+    assert (gap and gap.count) == count
+
+
 @pytest.mark.parametrize(("window_bytes", "cause"), [(8 * 128, "window"), (9 * 128, "delayed_ack")])
 def test_an_ack_of_data_that_filled_the_window_is_no_delayed_ack_that_nothing_waited_for(
     diagnose, window_bytes, cause
