@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
+from nagle_lab.cli.pytest_plugin.expected import ExpectedOfTest
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_software, what_is_missing
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.experiments.software.guarded import Selection
 from support.stories import (
     BODY,
     HEADER,
@@ -28,6 +30,14 @@ def slow_one_write(c: Conversation, _: int) -> None:
     c.server_sends(HEADER + BODY, after_ns=3 * MS)
 
 
+def corked_reply(c: Conversation, number: int) -> None:
+    """The reply leaves as one segment when TCP_CORK's timer fires, however many writes it was."""
+    c.client_sends(REQUEST)
+    c.server_acks(after_ns=10 * US)
+    c.server_sends(HEADER + BODY, after_ns=(202 + number % 5) * MS)
+    c.client_acks(after_ns=10 * US)
+
+
 @pytest.mark.parametrize(
     ("story", "exchanges", "missing"),
     [
@@ -37,6 +47,7 @@ def slow_one_write(c: Conversation, _: int) -> None:
         (thinks_then_one_write, 20, Missing.SECOND_WRITE),
         (slow_one_write, 20, Missing.SECOND_WRITE),
         (full_segment_first, 20, Missing.SECOND_WRITE),
+        (corked_reply, 20, Missing.UNCORKED_WRITE),
         (nodelay, 5, Missing.EXCHANGES),
         (nodelay, 1, Missing.SECOND_EXCHANGE),
     ],
@@ -47,6 +58,16 @@ def test_what_a_run_without_a_stall_lacks(diagnose, story, exchanges, missing):
     own = stricter_for_own_software(result, result.connections, "")
     assert (own.verdict is Verdict.CLEAN) is (missing is None)
     assert own.verdict in (Verdict.CLEAN, Verdict.INCONCLUSIVE)
+
+
+def test_what_tcp_cork_may_have_joined_is_not_said_to_be_one_write(diagnose):
+    result = diagnose(talk(corked_reply, first=corked_reply).segments)
+    reason = stricter_for_own_software(result, result.connections, "").reason
+    assert reason.startswith("in all 20 exchanges each request and each reply left as one segment, but perhaps of ")
+    assert "20 idle gaps, 204 ms each, are probably TCP_CORK" in reason
+    one_write = ExpectedOfTest("clean", one_write=True, selection=Selection(), marked=True)
+    complaint = one_write.complaint(Verdict.INCONCLUSIVE, reason, result, Missing.UNCORKED_WRITE)
+    assert complaint == f"expected CLEAN, found INCONCLUSIVE: {reason}"
 
 
 def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(diagnose):

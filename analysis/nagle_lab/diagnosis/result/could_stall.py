@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
+from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.spread import times_text
 from nagle_lab.diagnosis.result.verdict import ENOUGH_CHANCES, ENOUGH_EXCHANGES, Verdict
@@ -21,6 +22,7 @@ class Missing(StrEnum):
     SECOND_EXCHANGE = "second_exchange"
     EXCHANGES = "exchanges"
     SECOND_WRITE = "second_write"
+    UNCORKED_WRITE = "uncorked_write"  # there was no second one, but TCP_CORK may have joined several
 
 
 def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | None:
@@ -43,7 +45,24 @@ def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | N
         return Missing.SECOND_EXCHANGE
     if exchanges < ENOUGH_EXCHANGES:
         return Missing.EXCHANGES
-    return None if any(second_writes) else Missing.SECOND_WRITE
+    in_one = Missing.UNCORKED_WRITE if cork_text(result) else Missing.SECOND_WRITE
+    return None if any(second_writes) else in_one
+
+
+def cork_text(result: Result) -> str:
+    """What TCP_CORK cost, as surely as it is told; empty unless it took most of the time that the client did not take
+    for itself.
+    """
+    took = {cause: gaps.total_ms for cause, gaps in result.idle_gaps.items() if cause is not Cause.CLIENT_THINK}
+    corked = [cause for cause in (Cause.CORK, Cause.LIKELY_CORK) if cause in took]
+    if 2 * sum(took[cause] for cause in corked) <= sum(took.values()):
+        return ""
+    most = max(corked, key=lambda cause: took[cause])
+    gaps = result.idle_gaps[most]
+    return (
+        f"{gaps.count} idle gaps, {gaps.total_ms / gaps.count:.0f} ms each, are {CAUSES[most]}; that lets several "
+        "writes leave as one segment, late: if the program sets it, clear it after the last one"
+    )
 
 
 def stricter_for_own_software(result: Result, judged: Iterable[Connection], lost: str) -> Result:
@@ -64,7 +83,8 @@ def stricter_for_own_software(result: Result, judged: Iterable[Connection], lost
     missing = what_is_missing(result, ones)
     if missing and (result.verdict is Verdict.CLEAN or not result.quality.unresolved):
         return result.concluded(
-            Verdict.INCONCLUSIVE, _SENTENCES[missing].format(n=sum(one.exchanges for one in ones))
+            Verdict.INCONCLUSIVE,
+            _SENTENCES[missing].format(n=sum(one.exchanges for one in ones), cork=cork_text(result)),
         )
     return result
 
@@ -82,4 +102,6 @@ _SENTENCES = {
     Missing.EXCHANGES: f"{{n}} exchanges, none stalled, but {ENOUGH_EXCHANGES} are needed to say so; ask more often",
     Missing.SECOND_WRITE: "nothing in it could have stalled: in all {n} exchanges each request and each reply left "
     "in one write, so Nagle's algorithm had nothing to hold",
+    Missing.UNCORKED_WRITE: "in all {n} exchanges each request and each reply left as one segment, but perhaps of "
+    "several writes: {cork}",
 }

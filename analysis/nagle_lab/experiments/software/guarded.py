@@ -9,8 +9,7 @@ from typing import Unpack
 
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_software, what_is_missing
-from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
+from nagle_lab.diagnosis.result.could_stall import Missing, cork_text, stricter_for_own_software, what_is_missing
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
@@ -179,23 +178,20 @@ def _of_failed(outcome: Outcome, result: Result) -> Result:
 
 def _compared(result: Result, second: Guarded, other: Result, selection: Selection) -> BothSides:
     """What keeps the command from stalling, by both runs."""
-    s, missing = other.summary, what_is_missing(other, selection.of(other))
+    s = other.summary
+    before, missing = (what_is_missing(one, selection.of(one)) for one in (result, other))
     if other.verdict is Verdict.STALL:
         protection = Protection.OPTION
         why = (
             f"the option protects it: with TCP_NODELAY taken away, {s.stalled_exchanges} of {s.exchanges} exchanges "
             f"stalled, held by the {s.held_by}"
         )
-    elif reason := _why_unknown(result, second, other, selection, missing):
+    elif reason := _why_unknown(second, other, selection, missing, before):
         protection, why = Protection.UNKNOWN, f"{reason}: what protects it is not known"
-    elif missing is Missing.SECOND_WRITE and (cause := _cork_in(other) or _cork_in(result)):
-        # One late timer on a busy machine hides it in a run, so either may show it.
-        protection, gaps = Protection.CORK, (other if _cork_in(other) else result).idle_gaps[cause]
-        why = (
-            f"whether one write protects it cannot be told: {gaps.count} idle gaps, "
-            f"{gaps.total_ms / gaps.count:.0f} ms each, are {CAUSES[cause]}; that lets several writes leave as one "
-            "segment, late: if the program sets it, clear it after the last one, and run it again"
-        )
+    elif Missing.UNCORKED_WRITE in (missing, before):  # on a busy machine it may be told in one run only
+        protection = Protection.CORK
+        cork = cork_text(other) or cork_text(result)
+        why = f"whether one write protects it cannot be told: {cork}, and run it again"
     elif missing is Missing.SECOND_WRITE:
         protection = Protection.ONE_WRITE
         why = (
@@ -211,17 +207,11 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     return BothSides(second, other, protection, why)
 
 
-def _cork_in(result: Result) -> Cause | None:
-    """TCP_CORK, as surely as it is told, where most of the time that the client did not take for itself is its."""
-    took = {cause: gaps.total_ms for cause, gaps in result.idle_gaps.items() if cause is not Cause.CLIENT_THINK}
-    corked = [cause for cause in (Cause.CORK, Cause.LIKELY_CORK) if cause in took]
-    if 2 * sum(took[cause] for cause in corked) <= sum(took.values()):
-        return None
-    return max(corked, key=lambda cause: took[cause])
+_EACH_IN_ONE_SEGMENT = {Missing.SECOND_WRITE, Missing.UNCORKED_WRITE}
 
 
 def _why_unknown(
-    result: Result, second: Guarded, other: Result, selection: Selection, missing: Missing | None
+    second: Guarded, other: Result, selection: Selection, missing: Missing | None, before: Missing | None
 ) -> str:  # fmt: skip
     """Why the run without TCP_NODELAY decides nothing; empty if it does."""
     not_held = sum(sent.not_held for one in selection.of(other) for sent in one.sent.values())
@@ -231,7 +221,7 @@ def _why_unknown(
         return f"the run without TCP_NODELAY says nothing ({other.reason})"
     if not_held:
         return f"TCP_NODELAY could not be taken away: {not_held} small segments still followed one another at once"
-    if missing is not what_is_missing(result, selection.of(result)) and missing is not None:
+    if missing is not before and missing is not None and {missing, before} != _EACH_IN_ONE_SEGMENT:
         return f"the run without TCP_NODELAY was another one ({other.reason})"
     return ""
 
