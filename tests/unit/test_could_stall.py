@@ -70,6 +70,21 @@ def test_what_tcp_cork_may_have_joined_is_not_said_to_be_one_write(diagnose):
     assert complaint == f"expected CLEAN, found INCONCLUSIVE: {reason}"
 
 
+@pytest.mark.parametrize(("by_server", "missing"), [(True, Missing.SECOND_WRITE), (False, Missing.UNCORKED_WRITE)])
+def test_tcp_cork_is_only_named_where_it_takes_most_of_the_time_but_the_client_s_own(diagnose, by_server, missing):
+    """Each reply of another connection, or each request there, comes a second late."""
+
+    def slow(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST, after_ns=SECOND * (not by_server))
+        c.server_acks(after_ns=10 * US)
+        c.server_sends(HEADER + BODY, after_ns=SECOND * by_server + 20 * US)
+        c.client_acks(after_ns=10 * US)
+
+    corked = talk(corked_reply, first=corked_reply)
+    result = diagnose(merge(corked.segments, talk(slow, first=slow, client=("10.0.0.7", 50_000)).segments))
+    assert what_is_missing(result, result.connections) is missing
+
+
 def test_a_candidate_left_open_makes_no_clean_of_too_few_exchanges(diagnose):
     """Late ACKs enough that a capture of them is CLEAN; of one's own software more is asked."""
     result = diagnose(talk(nodelay, 5, first=nodelay).segments).concluded(Verdict.CLEAN, "")
