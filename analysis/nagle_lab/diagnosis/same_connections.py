@@ -77,7 +77,7 @@ class SameConnection:
     @cached_property
     def is_other_nearer(self) -> tuple[bool, bool]:
         """The same for what depends on how soon a side sends: a clock that is too coarse for that is not used."""
-        own, other = (resolution >= BLIND for resolution in self.resolutions)
+        own, other = (resolution > BLIND for resolution in self.resolutions)
         return self.is_ack_from_other if own is other else (own, own)
 
     def fastest_ack_of(self, side: int) -> int:
