@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nagle_lab.diagnosis.result.could_stall import Missing
+from nagle_lab.diagnosis.result.could_stall import IN_ONE_SEGMENT, Missing
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.experiments.software.guarded import Selection, allowed_end
@@ -33,8 +33,8 @@ class ExpectedOfTest:
         if verdict in (Verdict.STALL, Verdict.INVALID):
             return found
         if self.expect == CLEAN and verdict is Verdict.INCONCLUSIVE:
-            each_in_one = missing is Missing.SECOND_WRITE and result is not None and not result.quality.unresolved
-            if each_in_one and self.one_write:
+            each_in_one = missing in IN_ONE_SEGMENT and result is not None and not result.quality.unresolved
+            if each_in_one and self.one_write:  # a program that sleeps for 200 ms only looks as if it set TCP_CORK
                 return ""
             return f"expected CLEAN, found {found}{_ONE_WRITE_HINT if each_in_one else ''}"
         return ""

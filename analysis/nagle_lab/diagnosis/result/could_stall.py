@@ -25,6 +25,9 @@ class Missing(StrEnum):
     UNCORKED_WRITE = "uncorked_write"  # there was no second one, but TCP_CORK may have joined several
 
 
+IN_ONE_SEGMENT = {Missing.SECOND_WRITE, Missing.UNCORKED_WRITE}  # each request and each reply left in one
+
+
 def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | None:
     """Why none of the ``judged`` connections could have stalled; None: one could have.
 

@@ -9,7 +9,13 @@ from typing import Unpack
 
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.analysis import analyze
-from nagle_lab.diagnosis.result.could_stall import Missing, cork_text, stricter_for_own_software, what_is_missing
+from nagle_lab.diagnosis.result.could_stall import (
+    IN_ONE_SEGMENT,
+    Missing,
+    cork_text,
+    stricter_for_own_software,
+    what_is_missing,
+)
 from nagle_lab.diagnosis.result.result import Connection, Result
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
@@ -207,9 +213,6 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     return BothSides(second, other, protection, why)
 
 
-_EACH_IN_ONE_SEGMENT = {Missing.SECOND_WRITE, Missing.UNCORKED_WRITE}
-
-
 def _why_unknown(
     second: Guarded, other: Result, selection: Selection, missing: Missing | None, before: Missing | None
 ) -> str:  # fmt: skip
@@ -221,7 +224,7 @@ def _why_unknown(
         return f"the run without TCP_NODELAY says nothing ({other.reason})"
     if not_held:
         return f"TCP_NODELAY could not be taken away: {not_held} small segments still followed one another at once"
-    if missing is not before and missing is not None and {missing, before} != _EACH_IN_ONE_SEGMENT:
+    if missing is not before and missing is not None and {missing, before} != IN_ONE_SEGMENT:
         return f"the run without TCP_NODELAY was another one ({other.reason})"
     return ""
 

@@ -49,8 +49,8 @@ _STEPS = {
         "or look for a timer of 200 ms in it"
     ),
     Cause.LIKELY_CORK: (
-        "all late replies took as long as TCP_CORK holds data: if the program that sends them sets that, it has to "
-        "clear it after the last write (nginx: tcp_nopush off); or look for a timer of 200 ms in it"
+        "nearly all late replies took as long as TCP_CORK holds data: if the program that sends them sets that, it "
+        "has to clear it after the last write (nginx: tcp_nopush off); or look for a timer of 200 ms in it"
     ),
     Cause.RETRANSMISSION: (
         "packets are lost: look for drops with `ss -ti`, `nstat -az TcpRetransSegs` and `ip -s link` at both ends"
