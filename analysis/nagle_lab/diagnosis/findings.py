@@ -192,9 +192,7 @@ class Findings:
         judged = self._judge(candidates, involved, evidence, setting)
         self._count_judged(judged, candidates, involved, setting.kernel_answers.rows)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
-        of_gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
-        ended = of_gaps | {"gap": candidates["gap"], "side": 1 - candidates["side"]}  # by the ACKs
-        gaps = _with_their_ends(ended, involved)
+        gaps = _idle_gaps_ended(candidates, involved)
         for rows, cause in (
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
@@ -208,7 +206,7 @@ class Findings:
             self._keep(candidates.packed, stalls)
             self._count_stalls(stalls, candidates, involved)
             rows = evidence[-1].rows
-            on_path = rows["under_way"] if self._both_ends else gaps["fastest_ack"]
+            on_path = rows["under_way"] if self._both_ends else involved.fastest_ack(1 - candidates["side"])
             add_all(self.ack_timer, pick(rows["trigger_to_ack"] - on_path, stalls))
 
     def _evidence(
@@ -333,6 +331,14 @@ def _kept_by_msg_more(judged: Judged, candidates: Columns, involved: Involved) -
     announced = in_order([rows for why, rows in judged.rejected if why is Rejected.CORKED])
     after_ack = candidates["ack_to_release"] - involved.fastest_ack(candidates["side"])
     return pick(announced, rows_where(pick(after_ack, announced) < NEAR))
+
+
+def _idle_gaps_ended(candidates: Columns, involved: Involved) -> dict[str, Column]:
+    """The idle gaps that the candidates' ACKs ended, or their data where the capture lacks the ACK: see ``Gaps``."""
+    gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
+    side = candidates["side"]
+    gaps |= {"gap": candidates["gap"], "side": select(candidates["ack_frame"] > 0, 1 - side, side)}
+    return _with_their_ends(gaps, involved)
 
 
 def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, Column]:

@@ -57,7 +57,6 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     ack: int
     acked_before: int  # the highest its sender had acknowledged before
     had_room: bool  # its window, and the one its sender offered before, were open
-    gap: int  # ns since the connection's packet before it
     tsval: int  # of its timestamp; -1 none
     tsval_before: int  # of its sender's packet before it
     is_echoed: bool  # its peer echoes it next, because it had acknowledged everything before (RFC 7323 §4.3)
@@ -66,7 +65,8 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
     paced_since: int  # and the one before that
     serialization_delay: int  # of the bytes that it acknowledges, ns, as those two packets show
     beyond_full: int  # how much more than a full segment it acknowledges, bytes
-    gap_ended_by: EndedBy  # of the idle gap that it ended, as in its row; so are the next two
+    gap: int  # the idle gap that it ended, ns; 0 none
+    gap_ended_by: EndedBy  # as in the row of that gap; so are the next two
     gap_small: bool
     gap_reply: bool
     edge_before: int  # of the window that its sender had offered until then, as `edge` of Sent; -1 not known
@@ -74,7 +74,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, gc=False):
 
 NO_SEGMENT = Sent(-1, 0, 0, 0, 0, 0, 0, False, -1, -1, -1, -1, -1)
 NO_ACK = Acknowledgement(
-    -1, 0, 0, 0, 0, 0, False, 0, -1, -1, False, 0, 0, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1
+    -1, 0, 0, 0, 0, 0, False, -1, -1, False, 0, 0, 0, 0, 0, 0, EndedBy.ACKNOWLEDGEMENT, False, False, -1
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ typedef struct {
     int64_t at;              /* time of the release */
     int64_t trigger_to_ack;  /* or to release where the capture lacks the ACK; from full ones behind it that it acknowledges */
     int64_t ack_to_release;
-    int64_t gap;             /* from the connection's packet before the ACK to it */
+    int64_t gap;             /* the idle gap that the ACK ended, or the release if ack_frame is 0; 0 none */
     int64_t ahead;           /* the release's TSecr less TSval, modulo 2**32; else NO_TIMESTAMPS (events.py) or OPTIONS_CUT (segment.py) */
     int64_t under_way;       /* how long the trigger had surely not arrived: until the peer's last segment that did not
                                 acknowledge it, plus the serialization delay of the bytes that the ACK covers; 0: no such one */
@@ -32,7 +32,7 @@ typedef struct {
     uint8_t pure;            /* the ACK carried no data */
     int8_t echo;             /* see Echo in events.py */
     uint8_t announced;       /* the release lacks the PSH that ends a write: its sender announced more (MSG_MORE) */
-    int8_t gap_ended_by;     /* as in the idle_gap that the ACK ended, if any; so are the next two */
+    int8_t gap_ended_by;     /* as in the row of that gap; so are the next two */
     uint8_t gap_small;
     uint8_t gap_reply;
     uint8_t trigger_not_held; /* it was a small segment sent behind an unacknowledged small one */

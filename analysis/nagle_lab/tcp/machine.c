@@ -430,12 +430,14 @@ static uint8_t is_announced(const half *x, const sent *trigger, const segment *s
     return (x->pushes || x->kernel == LINUX || trigger->flags & PSH) && !(s->flags & PSH);
 }
 
-static int add_candidate_without_ack(machine *m, flow *f, int side, const segment *s, const sent *before, int32_t number)
+static int add_candidate_without_ack(machine *m, flow *f, int side, const segment *s, const sent *before,
+                                     const idle_gap *gap, int32_t number)
 {
     f->needs_programs = 1;
     candidate row = {
         .connection = f->number, .trigger_frame = before->frame, .release_frame = s->frame, .at = s->ts,
-        .trigger_to_ack = s->ts - before->ts, .ahead = NO_TIMESTAMPS, .arrival = -1, .since_full = -1, .exchange = number,
+        .trigger_to_ack = s->ts - before->ts, .gap = gap->gap, .gap_ended_by = gap->ended_by, .gap_small = gap->small,
+        .gap_reply = gap->reply, .ahead = NO_TIMESTAMPS, .arrival = -1, .since_full = -1, .exchange = number,
         .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
         .echo = AFTER, .announced = is_announced(&f->halves[side], before, s), .ack_clock = clock_of(s->tsecr, before->ts),
         .trigger_end = (uint32_t)before->end, .release_seq = s->seq,
@@ -536,7 +538,8 @@ static int had_received_no_data(const half *y, int64_t ack, const acknowledgemen
     return y->data.number < latest->number || ack <= latest->seq;
 }
 
-static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int64_t ack, int32_t number)
+static int new_data(machine *m, flow *f, int side, const segment *s, int64_t start, int64_t ack, const idle_gap *gap,
+                    int32_t number)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     const sent *before = &x->data;
@@ -558,7 +561,7 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     if (is_behind_small(f, x, y, s) && is_released_by(x, y, &x->small, &x->small_ack, s))
         return add_candidate(m, f, side, s, &x->small, &x->small_ack, 1, number);
     if (x->snd_una < before->end && echoes_uncaptured(y, s))
-        return add_candidate_without_ack(m, f, side, s, before, number);
+        return add_candidate_without_ack(m, f, side, s, before, gap, number);
     if (x->snd_una < before->end)
         return add_no_wait(m, f, side, s, before, is_owed);
     if (is_acked && is_owed && is_sooner_than_reactions(x, y, s->ts, &y->pure_ack))
@@ -597,8 +600,7 @@ static int answer(machine *m, flow *f, int side, const segment *s, const sent *a
     return 0;
 }
 
-static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t ack, int64_t idle, const idle_gap *gap,
-                       int64_t start)
+static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t ack, const idle_gap *gap, int64_t start)
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int is_pure = (s->flags & (CONTROL | ACK)) == ACK && !s->length;
@@ -612,7 +614,7 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
         uint8_t had_room = s->window > 0 && (x->rcv_nxt < 0 || x->rcv_wnd > 0);
         int64_t edge_before = x->rcv_nxt >= 0 ? x->rcv_nxt + x->rcv_wnd : -1;
         acknowledgement *this = is_pure ? &x->pure_ack : &x->data_ack;
-        *this = (acknowledgement){f->packets, s->ts, s->frame, start, ack, y->snd_una, edge_before, idle,
+        *this = (acknowledgement){f->packets, s->ts, s->frame, start, ack, y->snd_una, edge_before, gap->gap,
                            s->timestamps ? (int64_t)s->tsval : -1, x->tsval, x->last_ts,
                            x->last_ts - x->ack_spacing, serialization_delay(x, ack - y->snd_una), beyond_full(x, y, ack), s->window, had_room, start <= x->snd_una, gap->ended_by, gap->small, gap->reply};
         if (is_pure && y->snd_una < y->small.end && y->small.end <= ack)
@@ -675,10 +677,10 @@ static int take(machine *m, flow *f, int side, const segment *s)
         if (end > x->snd_nxt && (number = exchange_of(m, f, side, s->ts)) == -2)
             return -1;
         note_hole(x, start);
-        if (start >= x->snd_nxt && new_data(m, f, side, s, start, ack, number))
+        if (start >= x->snd_nxt && new_data(m, f, side, s, start, ack, &gap, number))
             return -1;
     }
-    if (flags & ACK && acknowledge(m, f, side, s, ack, idle, &gap, start))
+    if (flags & ACK && acknowledge(m, f, side, s, ack, &gap, start))
         return -1;
     if (end > start)
         send_segment(f, side, s, start, end, number);

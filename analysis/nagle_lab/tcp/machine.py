@@ -76,7 +76,8 @@ CONTROL = SYN | FIN | RST
 HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 
-NO_GAP = BY_ACKNOWLEDGEMENT, False, False  # of an acknowledgement that ended no idle gap
+IdleGap = tuple[int, EndedBy, bool, bool]  # ns; what ended it, whether that was small, and whether it is a reply
+NO_GAP: IdleGap = (0, BY_ACKNOWLEDGEMENT, False, False)
 
 # A piggybacked ACK may have released data that follows it within this time plus a round trip; later data is an
 # answer.
@@ -190,17 +191,17 @@ class Machine:
         gap = NO_GAP
         if idle >= IDLE and connection.latest_data is not None and (length or not is_control):
             ended_small, is_reply = length % connection.least_full_segment != 0, connection.sender is not x
-            gap = ended_by(x, s, start, ack, idle), ended_small, is_reply
-            self.tables.idle_gap.add(idle, connection.number, x.side, *gap)
+            gap = idle, ended_by(x, s, start, ack, idle), ended_small, is_reply
+            self.tables.idle_gap.add(idle, connection.number, x.side, *gap[1:])
         exchange = -1
         if length:
             if end > x.snd_nxt:
                 exchange = self._exchange_of(x, s.ts)
             note_hole(x, start)
             if start >= x.snd_nxt:
-                self._new_data(x, s, start, ack, exchange)
+                self._new_data(x, s, start, ack, gap, exchange)
         if flags & ACK:
-            self._acknowledge(x, s, ack, idle, gap, start)
+            self._acknowledge(x, s, ack, gap, start)
         if end > start:
             self._send(x, s, start, end, exchange)
         x.seq = start
@@ -217,13 +218,8 @@ class Machine:
         connection.last_ts = s.ts
         connection.sender = x
 
-    def _acknowledge(
-        self, x: Half, s: Segment, ack: int, idle: int, gap: tuple[EndedBy, bool, bool], start: int
-    ) -> None:
-        """Note that ``x`` acknowledges up to ``ack``, an unwrapped number, ``idle`` ns after the last packet.
-
-        If that is an idle gap, ``gap`` says what ended it, whether that was small, and whether it is a reply.
-        """
+    def _acknowledge(self, x: Half, s: Segment, ack: int, gap: IdleGap, start: int) -> None:
+        """Note that ``x`` acknowledges up to ``ack``, an unwrapped number, and ends the idle ``gap``."""
         y, connection, flags = x.peer, x.connection, s.flags
         is_pure = not (s.length or flags & CONTROL)
         is_new = ack > y.snd_una
@@ -239,7 +235,7 @@ class Machine:
             this = Acknowledgement(
                 connection.packets, s.ts, s.frame,
                 start, ack, y.snd_una,
-                had_room, idle,
+                had_room,
                 tsval, x.tsval, is_echoed,
                 s.window,
                 x.last_ts, x.last_ts - x.ack_spacing, serialization_delay(x, ack - y.snd_una),
@@ -308,7 +304,7 @@ class Machine:
 
     # Candidates -------------------------------------------------------------------------------------
 
-    def _new_data(self, x: Half, s: Segment, start: int, ack: int, exchange: int) -> None:
+    def _new_data(self, x: Half, s: Segment, start: int, ack: int, gap: IdleGap, exchange: int) -> None:
         """Decide what new data of ``x`` had waited for, and add a row if it may be a candidate.
 
         The trigger is the data segment ``before`` it, or the small one before full ones. The new data was sent in one
@@ -321,7 +317,7 @@ class Machine:
         - while the trigger was unacknowledged: it waited for nothing (``no_wait``), or its ACK is not captured.
 
         If it acknowledges more (up to ``ack``) than ``x`` did before, it may have been held until then, too: BSD
-        sends waiting data with every ACK that it owes (tcp_output, TF_ACKNOW).
+        sends waiting data with every ACK that it owes (tcp_output, TF_ACKNOW). It ends the idle ``gap``.
         """
         y, before, is_owed = x.peer, x.data, x.kernel == BSD and ack > x.peer.snd_una
         if not self._learn_by_new_data(x, s, start, is_owed=is_owed):
@@ -338,7 +334,7 @@ class Machine:
         elif is_behind_small(x, s, before, y.pure_ack) and is_released_by(x, x.small, x.small_ack, s):
             self._add_candidate(x, s, x.small, x.small_ack, is_pure=True, exchange=exchange)
         elif x.snd_una < before.end:
-            self._before_the_ack(x, s, before, exchange, is_owed=is_owed)
+            self._before_the_ack(x, s, before, gap, exchange, is_owed=is_owed)
         elif is_acked:
             is_owed_only = is_owed and is_sooner_than_reactions(x, s.ts, y.pure_ack)
             if not is_owed_only and is_released_by(x, before, y.pure_ack, s):
@@ -375,24 +371,28 @@ class Machine:
         elif y.data.number > max(before.number, y.data_ack.number):
             keep_sample(x, NO_NEW_ACK, s.ts - y.arrival_of(y.data))
 
-    def _before_the_ack(self, x: Half, s: Segment, before: Sent, exchange: int, *, is_owed: bool) -> None:
+    def _before_the_ack(
+        self, x: Half, s: Segment, before: Sent, gap: IdleGap, exchange: int, *, is_owed: bool
+    ) -> None:
         """Add a row for new data behind data that is not acknowledged, or whose ACK the capture lacks."""
         if echoes_uncaptured(x.peer, s):
-            self._add_candidate_without_ack(x, s, before, exchange)
+            self._add_candidate_without_ack(x, s, before, gap, exchange)
         else:
             self._add_no_wait(x, s, before, is_owed=is_owed)
 
-    def _add_candidate_without_ack(self, x: Half, s: Segment, before: Sent, exchange: int) -> None:
+    def _add_candidate_without_ack(self, x: Half, s: Segment, before: Sent, gap: IdleGap, exchange: int) -> None:
         """Add a candidate whose ACK the capture lacks, or has only later, but the new data's timestamp echoes that
         ACK.
         """
         x.connection.needs_programs = True
+        took, ended, ended_small, is_reply = gap
         self.tables.candidate.add_named(
             connection=x.connection.number,
             trigger_frame=before.frame,
             release_frame=s.frame,
             at=s.ts,
             trigger_to_ack=s.ts - before.ts,
+            gap=took,
             ahead=NO_TIMESTAMPS,
             arrival=-1,
             since_full=-1,
@@ -403,6 +403,9 @@ class Machine:
             pure=True,
             echo=ECHO_AFTER,
             announced=is_announced(x, before, s),
+            gap_ended_by=ended,
+            gap_small=ended_small,
+            gap_reply=is_reply,
             ack_clock=clock_of(s.tsecr, before.ts),
             trigger_end=before.end & 0xFFFFFFFF,
             release_seq=s.seq,

@@ -1,7 +1,10 @@
 """What Nagle's algorithm, a cork or a loss cost beside stalls."""
 
+from itertools import pairwise
+
 import pytest
 
+from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import BODY, HEADER, LATE, REQUEST, prompt, server_held, talk, two_part_reply
 from support.synthetic import MS, US, Conversation, merge
@@ -20,6 +23,17 @@ def test_what_each_connection_lost_adds_up(diagnose):
     result = diagnose(merge(talk(server_held).segments, other))
     assert result.connections[0].lost_ms > result.connections[1].lost_ms > 6 * 40
     assert sum(c.lost_ms for c in result.connections) == pytest.approx(result.summary.lost_ms_total, abs=0.01)
+
+
+def test_a_stall_whose_ack_the_capture_lacks_is_no_server_processing(diagnose):
+    """The capture dropped three of the late ACKs: what the server sent next echoes their timestamps."""
+    segments = talk(server_held, exchanges=30).segments
+    late = [ack for before, ack in pairwise(segments) if ack.ts_ns - before.ts_ns >= LATE][10:13]
+    complete, result = diagnose(segments), diagnose([s for s in segments if s not in late])
+    assert result.summary.grounds["timestamps"] == 3
+    assert result.summary.stalls == complete.summary.stalls
+    assert set(result.idle_gaps) == set(complete.idle_gaps) == {Cause.NAGLE_DELAYED_ACK}
+    assert result.idle_gaps[Cause.NAGLE_DELAYED_ACK].count == result.summary.stalls
 
 
 def test_a_loss_probe_that_carries_the_held_data_is_no_cork(diagnose):
