@@ -344,7 +344,7 @@ def _are_alike_and_alone(waits: Column, c: Candidates, observed: Observed) -> bo
 
     If there are only three or four, all of them must be.
     """
-    if len(waits) < REPEATED or len(c) - len(waits) < CONCLUSIVE or percentile(waits, 50) < LINUX_TIMER:
+    if len(waits) < REPEATED or percentile(waits, 50) < LINUX_TIMER:
         return False
     if len(waits) < COMPARABLE and not LINUX_TIMER <= lowest(waits) <= highest(waits) <= LINUX_TIMER + TIMER_SPREAD:
         return False
