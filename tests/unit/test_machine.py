@@ -1,5 +1,7 @@
 """What the TCP machine knows of each end, and how long it remembers."""
 
+from dataclasses import replace
+
 import pytest
 
 from nagle_lab.packet.segment import Segment as Decoded
@@ -133,7 +135,8 @@ def test_handshakes_are_timed_once():
     """From the SYN to its sender's first ACK; not where the SYN was sent again, or is missing."""
     column = COLUMNS["handshake"]
     plain = talk(STALLED[0], exchanges=2, rtt_ns=20 * MS).segments
-    again = [plain[0], Segment(**{**vars(plain[0]), "ts_ns": plain[0].ts_ns + 6 * MS}), *plain[1:]]
+    tsval, tsecr = plain[0].timestamps
+    again = [plain[0], replace(plain[0], ts_ns=plain[0].ts_ns + 6 * MS, timestamps=(tsval + 6, tsecr)), *plain[1:]]
     for segments, expected in ((plain, plain[2].ts_ns - plain[0].ts_ns), (again, -1), (plain[1:], -1)):
         made = followed(decoded(segments))
         made.finish()

@@ -12,7 +12,7 @@ from nagle_lab.evidence.file_names import file_names
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment, decode, packed_address
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
-from nagle_lab.tcp.learned import RECENT, is_same
+from nagle_lab.tcp.learned import RECENT, is_copy
 from nagle_lab.tcp.tables import Table
 
 EndPair = tuple[bytes, int, bytes, int]
@@ -180,7 +180,7 @@ def _packets(
         ends = untranslated.get(way, way)
         back = ends[2:] + ends[:2]
         flags = ",".join(name for bit, name in _FLAGS if s.flags & bit)
-        again = any(is_same(s, before, copied=ends in copied or back in copied) for before in recent[ends])
+        again = is_copy(s, recent[ends], copied=ends in copied or back in copied)
         if not again:
             recent[ends].append(s)
         elif s.length or s.flags & SYN:

@@ -12,7 +12,7 @@ enum { HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK, REACTIONS }; /* Reaction
 static const uint8_t V4_MAPPED[12] = {[10] = 0xFF, [11] = 0xFF};
 enum { SURELY = 2 }; /* see machine.py */
 enum { AT_ONCE = 3, LEAST_STEP = 200000, LEAST_LIFE = 100000000 };
-static const int64_t COPY = 5000000, SURELY_COPY = 200000, SAME_PLACE = 30000, TIME_WAIT = 60000000000;
+static const int64_t SURELY_COPY = 200000, COPY = 5000000, LATE_COPY = 100000000, SAME_PLACE = 30000, TIME_WAIT = 60000000000;
 static const int64_t FIRST_NUMBER = (int64_t)1 << 32, NEVER = INT64_MAX;
 
 typedef struct { /* Sent */
@@ -63,6 +63,7 @@ typedef struct { /* of a segment, to recognize a copy of it */
     uint16_t flags;
     uint16_t window;
     uint16_t ip_id;
+    uint8_t ttl;
 } identity;
 
 typedef struct { /* Half */
@@ -230,21 +231,53 @@ static inline int is_over(const flow *f)
 
 static inline int is_one_way(const flow *f) { return !f->halves[0].packets || !f->halves[1].packets; }
 
+static inline int is_not_later(const segment *s, const identity *before, int64_t latest)
+{
+    return s->ts >= before->ts && s->ts - before->ts <= latest;
+}
+
+static inline int64_t latest_copy(const segment *s, int copied)
+{
+    return copied ? (s->timestamps ? LATE_COPY : COPY) : s->timestamps ? COPY : SURELY_COPY;
+}
+
+static inline int is_same(const segment *s, const identity *before, int copied)
+{
+    if (s->seq != before->seq || s->length != before->length || s->flags != before->flags)
+        return 0;
+    if (s->ip_id && before->ip_id)
+        return s->ip_id == before->ip_id;
+    int is_sure = s->flags & SYN || s->ttl != before->ttl;
+    if (!(is_sure || copied || s->length))
+        return 0;
+    return is_not_later(s, before, is_sure ? LATE_COPY : latest_copy(s, copied));
+}
+
+static inline int is_part(const segment *s, const identity *before)
+{
+    int is_before = s->length >= before->length; /* the part */
+    int32_t part = least(s->length, before->length), whole = most(s->length, before->length);
+    uint32_t offset = is_before ? before->seq - s->seq : s->seq - before->seq;
+    int64_t rest = (int64_t)whole - part - offset;
+    if (!part || part == whole || rest < 0 || (rest && is_before) || (s->flags ^ before->flags) & ~PSH)
+        return 0;
+    if (s->ip_id && before->ip_id) {
+        uint16_t number = is_before ? before->ip_id - s->ip_id : s->ip_id - before->ip_id;
+        if ((number ? offset % number : offset) || offset < number * (uint32_t)LEAST_MSS)
+            return 0;
+    }
+    return is_not_later(s, before, latest_copy(s, 1));
+}
+
 static inline int is_copy(const segment *s, const flow *f, int side)
 {
     const half *x = &f->halves[side];
     for (uint64_t i = x->kept; i && x->kept - i < RECENT; i--) {
         const identity *before = &x->recent[(i - 1) % RECENT];
-        if (s->seq != before->seq || s->ack != before->ack || s->flags != before->flags || s->length != before->length ||
-            s->window != before->window || s->tsval != before->tsval)
+        if (s->ack != before->ack || s->window != before->window || s->tsval != before->tsval)
             continue;
-        if (s->ip_id && before->ip_id) {
-            if (s->ip_id == before->ip_id)
-                return 1;
-        } else if (s->ts >= before->ts && s->ts - before->ts <= (s->timestamps ? COPY : SURELY_COPY) &&
-                   (s->length || s->flags & SYN || f->is_copied)) {
+        if (is_same(s, before, f->is_copied) || (f->is_copied && is_part(s, before)))
             return 1;
-        }
     }
     return 0;
 }
@@ -275,7 +308,7 @@ static inline int leaves_ids_zero(const half *x)
 static inline void remember(half *x, const segment *s)
 {
     x->recent[x->kept++ % RECENT] =
-        (identity){s->ts, s->seq, s->ack, s->tsval, s->length, s->flags, s->window, s->ip_id};
+        (identity){s->ts, s->seq, s->ack, s->tsval, s->length, s->flags, s->window, s->ip_id, s->ttl};
 }
 
 static inline int is_after(uint32_t one, uint32_t other) { return (int32_t)(one - other) > 0; }

@@ -3,6 +3,7 @@
 In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; connection.h is the C twin of this, too.
 """
 
+from collections.abc import Iterable
 from math import gcd
 
 from nagle_lab.packet.ip import V4_MAPPED
@@ -25,9 +26,10 @@ LEAST_LIFE = 100 * MS  # time between timestamps from which their unit can be le
 MOST_TIMESTAMP_STEP = 255  # ms, as a row has it
 LEAST_LEARNED = 500  # bytes; shorter segments without PSH say nothing about a full one
 
-# A packet captured again, on another interface of the same host, comes at most this much later. Where neither the IP
-# identification nor a timestamp distinguishes it from a retransmission, it must come too soon to be one.
-COPY, SURELY_COPY = 5 * MS, MS // 5
+# A packet captured again, on another interface of the same host, comes at most COPY later. Where neither the IP
+# identification nor a timestamp distinguishes it from a retransmission, it must come too soon to be one. A router's
+# queue may take longer: where the hop limit, or a SYN, shows that there are copies, only the RTO is a limit (200 ms).
+SURELY_COPY, COPY, LATE_COPY = MS // 5, 5 * MS, 100 * MS
 SAME_PLACE = 30 * US  # a smaller distance may be the same capture point
 RECENT = 4  # segments of a half-connection of which the next may be a copy
 SAMPLES = 8  # of each kind of reaction of a half-connection so many first ones are kept, and the latest
@@ -39,11 +41,16 @@ def unwrapped(wire: int, near: int) -> int:
     return near + ahead if ahead < 0x80000000 else near + ahead - 0x100000000
 
 
-def is_copy(x: Half, s: Segment) -> bool:
-    """Whether segment ``s`` is a packet of ``x`` that was captured already, on another interface."""
+def is_copy(s: Segment, recent: Iterable[Segment], *, copied: bool) -> bool:
+    """Whether segment ``s`` was captured already, on another interface, as one of the ``recent`` of its sender.
+
+    Where data or a SYN of the connection was ``copied``, parts of one, or several that offload merged, count, too.
+    """
     seq, ack = s.seq, s.ack
-    for before in x.recent:
-        if before.seq == seq and before.ack == ack and is_same(s, before, copied=x.connection.is_copied):
+    for before in recent:
+        if before.ack == ack and (
+            (before.seq == seq and is_same(s, before, copied=copied)) or (copied and is_part(s, before))
+        ):
             return True
     return False
 
@@ -74,9 +81,10 @@ def note_copy(x: Half, s: Segment) -> None:
 def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
     """Whether ``s`` is the packet ``before``, captured once more.
 
-    The IPv4 identification decides. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and the times of
-    capture at most COPY apart, or SURELY_COPY without timestamps. Pure ACKs may be repeated, so they count as copies
-    only if data is ``copied``.
+    The IPv4 identification decides. Without it (IPv6; RFC 6864 allows 0) TSval must be equal, and it must come soon:
+    within COPY, or SURELY_COPY without timestamps. That may be LATE_COPY, or COPY, if data or a SYN of its connection
+    was ``copied``; and LATE_COPY for a SYN, and for what a router passed on, with another hop limit. Pure ACKs may be
+    repeated, so they count as copies only if data is ``copied``, or the hop limit differs.
     """
     if s.seq != before.seq or s.length != before.length or s.ack != before.ack:
         return False
@@ -84,8 +92,37 @@ def is_same(s: Segment, before: Segment, *, copied: bool) -> bool:
         return False
     if s.ip_id and before.ip_id:
         return s.ip_id == before.ip_id
-    is_soon = 0 <= s.ts - before.ts <= (COPY if s.timestamps else SURELY_COPY)
-    return is_soon and bool(s.length or s.flags & SYN or copied)
+    is_sure = s.flags & SYN or s.ttl != before.ttl
+    if not (is_sure or copied or s.length):
+        return False
+    return 0 <= s.ts - before.ts <= (LATE_COPY if is_sure else _latest_copy(s, copied=copied))
+
+
+def is_part(s: Segment, before: Segment) -> bool:
+    """Whether ``s`` is a part of what was captured as ``before``, or ends with it: offload split or merged them.
+
+    IPv4 identifications count the parts, which are of one size, except the last.
+    """
+    part, whole = (s, before) if s.length < before.length else (before, s)
+    offset = (part.seq - whole.seq) & 0xFFFFFFFF
+    rest = whole.length - part.length - offset
+    if not part.length or part.length == whole.length or rest < 0 or (rest and part is before):
+        return False
+    if s.window != before.window or s.tsval != before.tsval or (s.flags ^ before.flags) & ~PSH:
+        return False
+    if s.ip_id and before.ip_id:
+        number = (part.ip_id - whole.ip_id) & 0xFFFF
+        is_whole_number = offset % number == 0 if number else offset == 0
+        if not is_whole_number or offset < number * LEAST_MSS:
+            return False
+    return 0 <= s.ts - before.ts <= _latest_copy(s, copied=True)
+
+
+def _latest_copy(s: Segment, *, copied: bool) -> int:
+    """How much later a copy of ``s`` may come, ns."""
+    if copied:
+        return LATE_COPY if s.timestamps else COPY
+    return COPY if s.timestamps else SURELY_COPY
 
 
 def leaves_ids_zero(x: Half) -> bool:

@@ -144,7 +144,7 @@ class Machine:
             connection = x.connection
             if connection.answers_as is not None and x.side:
                 s = with_own_address(connection, s)  # noqa: PLW2901
-            if is_copy(x, s):
+            if is_copy(s, x.recent, copied=connection.is_copied):
                 self.copies += 1
                 note_copy(x, s)
                 connection.is_copied = connection.is_copied or bool(s.length or s.flags & SYN)
