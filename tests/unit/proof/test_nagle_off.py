@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from support.stories import (
     BODY,
     HEADER,
@@ -74,6 +75,28 @@ def test_however_long_it_goes_on_a_share_of_data_without_ack_acquits_nobody(diag
 
     result = diagnose(talk(flushed, exchanges=240).segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 219)
+
+
+def test_where_a_filter_left_out_the_acks_data_need_not_have_been_sent_beside_unacknowledged(diagnose):
+    """A first reply in five writes, each acknowledged at once; then replies are held, and three requests come late.
+
+    Without the ACKs the first reply looks as if TCP_NODELAY were set.
+    """
+
+    def first(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        for _write in range(5):
+            c.server_sends(20, after_ns=10 * US)
+            c.client_acks(after_ns=3 * US)
+
+    def exchange(c: Conversation, number: int) -> None:
+        if number % 20 == 10:
+            c.pause(8 * MS)
+        server_held(c, number)
+
+    segments = talk(exchange, exchanges=60, first=first).segments
+    result = diagnose([s for s in segments if s.length or s.flags != "A"])
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {Obstacle.CAPTURE_INCOMPLETE: 59})
 
 
 def test_a_probe_for_a_loss_does_not_show_that_nagle_is_off(diagnose):

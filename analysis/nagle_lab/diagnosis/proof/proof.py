@@ -107,6 +107,9 @@ def _judge_by_timing(
     no_waits = program.sent_without_waiting(usual / 2)
     late, no_waits = set_aside_nagle_off(late, no_waits, observed, judged)
     if not len(late):
+        # If a filter left out all pure ACKs, what seems sent beside unacknowledged data need not have been.
+        if not program.peer_reactions.ack:
+            _judge_without_ack(without_ack, late, observed, judged, usual)
         return
     late = set_aside_held_behind_full(late, observed, judged)
     observed = replace(observed, sent_before=sent_before(late, observed, no_waits))
