@@ -13,6 +13,7 @@ from support.stories import (
     BODY,
     HEADER,
     REQUEST,
+    Story,
     full_segment_first,
     nodelay,
     pauses_a_little_longer_than_the_timer,
@@ -38,9 +39,25 @@ def corked_reply(c: Conversation, number: int) -> None:
     c.client_acks(after_ns=10 * US)
 
 
+def tail_of_full_segments(after: int) -> Story:
+    """The last part of a reply follows the ACK of its full segments; Linux would not have held it behind these."""
+
+    def exchange(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        for _full in range(2):
+            c.server_sends(c.full_segment, flags="A", after_ns=10 * US)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=after)
+        c.client_acks(after_ns=10 * US)
+
+    return exchange
+
+
 @pytest.mark.parametrize(
     ("story", "exchanges", "missing"),
     [
+        (tail_of_full_segments(after=5 * US), 20, Missing.SECOND_WRITE),
+        (tail_of_full_segments(after=3 * MS), 20, Missing.SECOND_WRITE),
         (nodelay, 20, None),
         (pauses_a_little_longer_than_the_timer, 20, None),
         (prompt, 20, None),  # the second write is held for microseconds

@@ -271,7 +271,9 @@ class Findings:
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved, asked: set[int]) -> None:
         """Count what is no stall; the kernel was ``asked`` about the candidates of these rows."""
-        _increase(involved, "followed", pick(involved.of, rows_where(candidates["pure"])))
+        full = involved.of_side("full_segment", candidates["side"])
+        second_writes = (candidates["pure"] > 0) & (is_full(candidates["trigger_bytes"], full) == 0)
+        _increase(involved, "followed", pick(involved.of, rows_where(second_writes)))
         self.rejected.update(judged.rejected_by)
         self.servers.add(candidates, involved, judged, asked)
         self.holds += judged.holds

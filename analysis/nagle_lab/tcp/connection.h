@@ -149,6 +149,7 @@ typedef struct { /* Connection */
     int32_t exchange;
     int32_t exchanges;
     int32_t repeat_exchanges;
+    int32_t followed;
     int8_t latest_data; /* side that sent data last; -1 none */
     int8_t opener;
     int8_t shared;

@@ -181,8 +181,8 @@ class Connection:
     """A connection: its two halves, and what they do together: handshake, exchanges (a request and its answer)."""
 
     __slots__ = (
-        "answers_as", "asking", "at_once", "client", "exchange", "exchanges", "first_frame", "first_ts", "halves",
-        "handshake", "is_copied", "key", "last_ts", "latest_data", "least_apart", "least_full_segment",
+        "answers_as", "asking", "at_once", "client", "exchange", "exchanges", "first_frame", "first_ts", "followed",
+        "halves", "handshake", "is_copied", "key", "last_ts", "latest_data", "least_apart", "least_full_segment",
         "needs_programs", "number", "opener", "packets", "repeat_exchanges", "request_acked", "request_began",
         "request_ended", "response_began", "response_ended", "sender", "server_first", "shared", "syn", "syn_ts",
     )  # fmt: skip
@@ -215,6 +215,7 @@ class Connection:
         self.server_first = False
         self.forget_exchange()
         self.exchanges = self.repeat_exchanges = 0  # answered and ended exchanges
+        self.followed = 0  # small data within SHORT of small data, after the pure ACK of that
         self.needs_programs = False
         self.is_copied = False  # data or a SYN of it was captured twice
         self.learn_client()

@@ -134,7 +134,7 @@ typedef struct {
     int32_t delayed_acks[2];
     int32_t acks_before_timer[2]; /* of these, sent sooner than a delayed-ACK timer fires */
     int32_t stale_echoes[2]; /* ACKs whose timestamp is older than the one segment they acknowledge */
-    int32_t followed;        /* data within SHORT after the pure ACK of data; the diagnosis adds later ones */
+    int32_t followed;        /* small data within SHORT of small data, after its pure ACK; the diagnosis adds later ones */
     uint16_t port[2];
     uint8_t address[32];     /* of side 0, then of side 1 */
     uint8_t answers_as[16];  /* the address in segments of side 1 if it is not its own: this host translates */

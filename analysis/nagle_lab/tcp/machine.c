@@ -120,7 +120,7 @@ static int close_connection(machine *m, flow *f)
         .full_segment = {full_size_of(one), full_size_of(two)},
         .least_full_segment = f->least_full_segment,
         .exchanges = f->exchanges, .repeat_exchanges = f->repeat_exchanges, .open_exchange = is_complete ? -1 : number,
-        .first_stalled = -1, .last_stalled = -1, .followed = (int32_t)(one->reacted[RELEASE] + two->reacted[RELEASE]),
+        .first_stalled = -1, .last_stalled = -1, .followed = f->followed,
         .stale_echoes = {one->stale_echoes, two->stale_echoes}, .port = {f->port[0], f->port[1]},
         .answers_as_port = f->answers_as_port, .client = (int8_t)client,
         .syns = one->syn >= 0 && two->syn >= 0, .server_first = f->server_first, .kernel = {one->kernel, two->kernel},
@@ -548,8 +548,10 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     int is_acked = y->pure_ack.number > before->number && had_received_no_data(y, ack, &y->pure_ack);
     if (s->ts - before->ts < SHORT) {
-        if (is_acked && is_released_by(x, y, before, &y->pure_ack, s))
+        if (is_acked && is_released_by(x, y, before, &y->pure_ack, s)) {
             keep_sample(x, RELEASE, s->ts - arrival_of(y, y->pure_ack.number, y->pure_ack.ts));
+            f->followed += is_small_behind_small(f, x, s, before);
+        }
         return 0;
     }
     if (x->full_size_by_mss && s->length >= x->full_size_by_mss) {

@@ -64,6 +64,7 @@ from nagle_lab.tcp.waited import (
     is_behind_small,
     is_full_segment_waiting,
     is_released_by,
+    is_small_behind_small,
     is_sooner_than_reactions,
     note_beside_unacked,
     note_offloaded,
@@ -326,6 +327,7 @@ class Machine:
         if s.ts - before.ts < SHORT:
             if is_acked and is_released_by(x, before, y.pure_ack, s):
                 keep_sample(x, RELEASE, s.ts - y.arrival_of(y.pure_ack))
+                x.connection.followed += is_small_behind_small(x, s, before)
         elif x.full_size_by_mss and s.length >= x.full_size_by_mss:
             # Data that follows the peer's data answers it.
             x.full_waits += is_acked and is_full_segment_waiting(x, s, before, y.pure_ack)
@@ -725,7 +727,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         first_stalled=-1,
         last_stalled=-1,
         stale_echoes=(one.stale_echoes, two.stale_echoes),
-        followed=sum(half.reactions[RELEASE].count for half in halves if half.reactions),
+        followed=connection.followed,
         port=(sport, dport),
         address=src + dst,
         answers_as=answers_as,

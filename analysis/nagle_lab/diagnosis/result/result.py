@@ -274,7 +274,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     repeat_exchanges: Count  # those that follow another
     stalled_exchanges: Count
     stalls: Count
-    second_writes: Count  # how often data followed a pure ACK of the data before it
+    second_writes: Count  # how often a small segment followed the pure ACK of a small one before it
     unresolved: Count  # how often it was not clear whether an ACK released what followed
     first_stalled_exchange: Frame | None  # counted from 1
     lost_ms: Number  # how long its data waited for delayed ACKs: the sum of its stalls' waits
