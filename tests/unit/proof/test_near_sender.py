@@ -445,6 +445,33 @@ def test_what_came_as_late_behind_the_only_early_ack_may_be_a_pause(diagnose, ea
     assert diagnose(c.segments).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("releases", "early_ms", "varies_ms", "after_us", "verdict"),
+    [
+        (20, 43, 4, 75, "INCONCLUSIVE"),
+        (20, 43, 4, 15, "STALL"),  # as soon as a kernel
+        (20, 38, 4, 75, "STALL"),  # what would have waited for 5 ms more was held
+        (3, 38, 4, 75, "INCONCLUSIVE"),  # of so few hardly anything is known
+        (3, 30, 4, 75, "STALL"),
+        (20, 43, 40, 75, "STALL"),  # some were written at once
+    ],
+)
+def test_who_pauses_as_long_behind_most_early_acks_may_pause_behind_late_ones(
+    diagnose, releases, early_ms, varies_ms, after_us, verdict
+):
+    """A program that reads once per frame, and so acknowledges late; the server sends once per frame, too."""
+    c = Conversation()
+    c.handshake()
+    for number in range(10 + releases):
+        is_early = number < 10
+        c.client_sends(REQUEST, after_ns=10 * MS)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=20 * US if is_early else 43 * MS + 600 * US)
+        paused = early_ms * MS + (number % 5 - 2) * varies_ms * MS // 2
+        c.server_sends(BODY, after_ns=max(paused, US) if is_early else (after_us + number % 7) * US)
+    assert diagnose(c.segments).verdict == verdict
+
+
 def in_step(wakes: int, apart: int) -> list[Segment]:
     """On loopback the late ACKs of eight come at once; their end answers ``wakes`` ns later, all ``apart`` ns apart.
 

@@ -21,6 +21,7 @@ from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off, 
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
+    PAUSES_VARY,
     SPAN,
     comes_early_too,
     is_chance,
@@ -190,16 +191,18 @@ def _doubt(prompt: Candidates, pure: Candidates, observed: Observed, bound: floa
 
 
 def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
-    """Whether all early ACKs, even if it is only one, show a pause about as long as the waits.
+    """Whether all early ACKs, even if it is only one, show a pause about as long as the waits, or most of several do.
 
     False if data was also released at once: that alone distinguishes a kernel from a program.
     """
     early = observed.early.on_connections_of(prompt)
     if not len(early) or observed.program.reactions.release:
         return False
-    usual = percentile(prompt.trigger_to_release, 50)
-    shortest, longest = lowest(early.trigger_to_release), highest(early.trigger_to_release)
-    return usual * (1 - ABOUT) <= shortest and longest <= usual * (1 + ABOUT)
+    usual, pauses = percentile(prompt.trigger_to_release, 50), early.trigger_to_release
+    if len(pauses) >= COMPARABLE and percentile(pauses, 10) >= usual / 2:
+        differs = ABOUT if len(prompt) >= COMPARABLE else PAUSES_VARY  # few releases prove less
+        return abs(percentile(pauses, 50) - usual) <= differs * usual
+    return usual * (1 - ABOUT) <= lowest(pauses) and highest(pauses) <= usual * (1 + ABOUT)
 
 
 def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
