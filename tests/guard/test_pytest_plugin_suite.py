@@ -119,7 +119,7 @@ IN_EVERYTHING = {
     "test_clean_one_write": (
         "failure",
         "INCONCLUSIVE",
-        "each reply left in one write, so Nagle's algorithm had nothing to hold (if",
+        "several writes that TCP_CORK or MSG_MORE joins look so, too (if",
     ),
     "test_clean_one_write_meant": ("passed", "INCONCLUSIVE", ""),
     "test_clean_one_write_and_too_few": ("failure", "INCONCLUSIVE", "10 are needed to say so"),
@@ -161,7 +161,7 @@ def test_a_test_is_judged(everything, name):
     outcome, verdict, says = IN_EVERYTHING[name]
     case = everything[1].cases[name]
     assert (case.outcome, case.verdict) == (outcome, verdict), case.said
-    assert says in case.said
+    assert says in " ".join(case.said.split())
     assert bool(case.said) is bool(says) or outcome == "skipped"
 
 

@@ -104,7 +104,8 @@ _SENTENCES = {
     f"{ENOUGH_EXCHANGES} requests on it",
     Missing.EXCHANGES: f"{{n}} exchanges, none stalled, but {ENOUGH_EXCHANGES} are needed to say so; ask more often",
     Missing.SECOND_WRITE: "nothing in it could have stalled: in all {n} exchanges each request and each reply left "
-    "in one write, so Nagle's algorithm had nothing to hold",
+    "in one write, so Nagle's algorithm had nothing to hold; several writes that TCP_CORK or MSG_MORE joins look so, "
+    "too",
     Missing.UNCORKED_WRITE: "in all {n} exchanges each request and each reply left as one segment, but perhaps of "
     "several writes: {cork}",
 }

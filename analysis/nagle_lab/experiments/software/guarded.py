@@ -102,7 +102,7 @@ class Protection(StrEnum):
     """What keeps a clean program from stalling."""
 
     OPTION = "option"  # TCP_NODELAY: without it, the same stalls
-    ONE_WRITE = "one_write"  # each message leaves in one write: without TCP_NODELAY the same is clean
+    ONE_WRITE = "one_write"  # no small segment follows another: without TCP_NODELAY the same is clean
     CORK = "cork"  # not known: TCP_CORK lets several writes leave as one segment, after 200 ms
     NOT_THE_OPTION = "not_the_option"  # clean without TCP_NODELAY, too: for example ACKs come at once
     NOTHING_NEEDED = "nothing_needed"  # nothing in it could have stalled
@@ -202,7 +202,7 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
         protection = Protection.ONE_WRITE
         why = (
             f"one write protects it: with TCP_NODELAY taken away, {s.exchanges} exchanges, each message in one "
-            "write, and none stalled"
+            "write, or in several that TCP_CORK or MSG_MORE joined, and none stalled"
         )
     elif result.verdict is other.verdict is Verdict.CLEAN:
         protection = Protection.NOT_THE_OPTION

@@ -143,7 +143,9 @@ def to_paste(
         known = language(run.writes.groups[0].held)
         return [setting_of(*known)] if known else commands(run.result, software, running=False)
     if command and not software and (named := language_of_command(command)):
-        return commands(run.result, named[0], running=False, known_by=f"the language of {named[1]}")
+        return commands(
+            run.result, named[0], running=False, known_by=f"the language of {named[1]}, if that holds the data"
+        )
     return commands(run.result, software, running=not command)
 
 
