@@ -107,7 +107,7 @@ def test_of_a_go_program_whose_file_is_gone_nothing_that_it_exports_is_named(mon
     gone = "/tmp/go-build1/b001/greeter.test"
     stack = [f"{gone}(_cgo_topofstack+0xf466) [0x10]", f"{gone}(crosscall2+0x9) [0x20]", f"{gone}(own+0x1) [0x30]"]
     (found,) = native_frames.where([stack])
-    assert found.program == (("", 0, "greeter.test+0x10"),)
+    assert [place for _, _, place in found.program] == [f"greeter.test+0x{at}0" for at in (1, 2, 3)]
     assert found.why == f"{gone}, which has the lines, is not on this machine any more: go test -o FILE keeps it"
     (named,) = native_frames.where([[stack[0], f"{gone}(greeter.answer+0x8) [0x20]"]])
     assert named.program == (("", 0, "greeter.answer"),)

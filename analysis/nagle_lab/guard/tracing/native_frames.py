@@ -176,7 +176,7 @@ def _choose(stack: Sequence[_Frame], lines: dict[str, dict[int, list[Location]]]
         return CallSite((), tuple(libraries), _why_interpreter(interpreter), interpreter)
     if not native:
         return CallSite((), (), "strace found no stack for it")
-    nameless = [one.place for one in named if one.of == "nobody"][:1]
+    nameless = [one.place for one in named if one.of == "nobody"][:_MOST_OF_PROGRAM]
     has_line = any(line for _, line, _ in libraries)
     return CallSite(tuple(nameless), tuple(libraries), "" if has_line else _why(native[0]))
 
