@@ -14,8 +14,9 @@ DELAYED = 20 * MS
 IDLE = DELAYED  # a connection without packets for so long has an idle gap
 
 # When a lone segment stays unacknowledged, TCP probes for a loss with the next one, held or not (RFC 8985 §7.3);
-# Linux not sooner than this (TCP_RTO_MIN). Data sent so late behind a segment does not show that Nagle is off.
-PROBE = 200 * MS
+# Linux not sooner than PROBE (TCP_RTO_MIN), and when several do, after two round trips and two jiffies
+# (TCP_TIMEOUT_MIN). Data sent so late behind a segment does not show that Nagle is off.
+PROBE, PROBE_JIFFIES = 200 * MS, 2 * MS
 
 # Reactions of one kind are added for a connection until both its programs, and the peers of both, have so many rows.
 MOST_SAMPLES = 1 << 12

@@ -9,7 +9,7 @@ enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, REA
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; or OPTIONS_CUT, then also the value of `wscale` */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000, INITIAL_WINDOW = 10;
-static const int64_t DELAYED = 20000000, IDLE = 20000000, PROBE = 200000000;
+static const int64_t DELAYED = 20000000, IDLE = 20000000, PROBE = 200000000, PROBE_JIFFIES = 2000000;
 
 /* ------------------------------------------------------------------------------------------------- exchanges */
 
@@ -360,6 +360,14 @@ static int ended_by(const flow *f, int side, const segment *s, int64_t start, in
     return is_probe ? RETRANSMISSION : CONTINUATION;
 }
 
+/* waited.may_be_probe */
+static int may_be_probe(const flow *f, const half *x, const segment *s, const sent *before)
+{
+    int64_t took = s->ts - before->ts;
+    int are_several = before->end - x->snd_una > full_size_or_least(f, x);
+    return took >= PROBE || (are_several && took >= 2 * round_trip_to(f, x) + PROBE_JIFFIES);
+}
+
 static int is_small_behind_small(const flow *f, const half *x, const segment *s, const sent *before)
 {
     int is_unknown = !x->full_size_by_mss && x->pushes && s->flags & PSH;
@@ -447,9 +455,9 @@ static int add_candidate_without_ack(machine *m, flow *f, int side, const segmen
 
 static int add_no_wait(machine *m, flow *f, int side, const segment *s, const sent *before, int is_owed)
 {
-    const half *y = &f->halves[1 - side];
+    const half *x = &f->halves[side], *y = &f->halves[1 - side];
     f->needs_programs = 1;
-    if (s->ts - before->ts >= PROBE || is_half_of_window(y, most(before->length, s->length)))
+    if (may_be_probe(f, x, s, before) || is_half_of_window(y, most(before->length, s->length)))
         return 0;
     no_wait row = {
         .connection = f->number, .release_frame = s->frame,
@@ -518,7 +526,7 @@ static int learn_by_new_data(flow *f, int side, const segment *s, int64_t start,
     learn_full_size_by_data(x, y, s);
     if (before->number < 0 || !before->is_new || before->epoch != s->epoch || start != x->snd_nxt)
         return 0;
-    if (x->snd_una < before->end && s->ts - before->ts < PROBE && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
+    if (x->snd_una < before->end && !may_be_probe(f, x, s, before) && !(s->flags & FIN) && !echoes_uncaptured(y, s)) {
         x->beside_unacked++;
         if (!is_owed && is_small_behind_small(f, x, s, before)) {
             if (!x->not_held++)

@@ -30,7 +30,7 @@ from nagle_lab.tcp.connection import (
     Sent,
 )
 from nagle_lab.tcp.durations import DURATIONS, Durations
-from nagle_lab.tcp.events import DELAYED, IDLE, MOST_SAMPLES, MS, NO_TIMESTAMPS, PROBE, Echo, EndedBy, Reaction
+from nagle_lab.tcp.events import DELAYED, IDLE, MOST_SAMPLES, MS, NO_TIMESTAMPS, Echo, EndedBy, Reaction
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import (
     acknowledged,
@@ -66,6 +66,7 @@ from nagle_lab.tcp.waited import (
     is_released_by,
     is_small_behind_small,
     is_sooner_than_reactions,
+    may_be_probe,
     note_beside_unacked,
     note_offloaded,
     serialization_delay,
@@ -356,7 +357,7 @@ class Machine:
         learn_full_size_by_data(x, s)
         if before.number < 0 or not before.is_new or before.epoch != s.epoch or start != x.snd_nxt:
             return False
-        is_beside = x.snd_una < before.end and s.ts - before.ts < PROBE
+        is_beside = x.snd_una < before.end and not may_be_probe(x, s, before)
         if is_beside and not s.flags & FIN and not echoes_uncaptured(x.peer, s):
             note_beside_unacked(x, s, before, is_owed=is_owed)
         note_offloaded(x, s)
@@ -419,7 +420,7 @@ class Machine:
         No row if it may be a loss probe, or if one of the two segments may be full because of the window.
         """
         x.connection.needs_programs = True
-        if s.ts - before.ts >= PROBE or is_half_of_window(x, max(before.length, s.length)):
+        if may_be_probe(x, s, before) or is_half_of_window(x, max(before.length, s.length)):
             return
         self.tables.no_wait.add_named(
             connection=x.connection.number,

@@ -5,7 +5,7 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c 
 
 from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
 from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, LONGEST, NEVER, Acknowledgement, Half, Sent
-from nagle_lab.tcp.events import MS, PROBE, EndedBy
+from nagle_lab.tcp.events import MS, PROBE, PROBE_JIFFIES, EndedBy
 from nagle_lab.tcp.learned import full_size_of, is_after, leaves_ids_zero
 
 # As plain names: looking up a member of an enumeration takes as long as the rest of a line.
@@ -139,6 +139,19 @@ def note_offloaded(x: Half, s: Segment) -> None:
     usual = x.full_size_by_mss or x.peer.full_size_by_mss
     if usual and s.length > usual:
         x.beside_unacked += (s.length - 1) // usual
+
+
+def may_be_probe(x: Half, s: Segment, before: Sent) -> bool:
+    """Whether new data ``s`` of ``x`` may be a loss probe, which sends what is held (RFC 8985 §7.3), because the data
+    ``before`` it stayed unacknowledged.
+
+    Linux waits for less where more than one segment is unacknowledged (tcp_schedule_loss_probe): see PROBE.
+    """
+    took = s.ts - before.ts
+    if took >= PROBE:
+        return True
+    are_several = before.end - x.snd_una > (full_size_of(x) or x.connection.least_full_segment)
+    return are_several and took >= 2 * x.round_trip + PROBE_JIFFIES
 
 
 def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
