@@ -54,7 +54,7 @@ class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     For example "thrift/transport/TSocket.py:176 write"; without debug information "ngx_writev".
     """
 
-    language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "Perl", "Ruby"]
+    language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "Perl", "Ruby", "PHP"]
     trigger: Text
     held: Text
     others: list[OtherWrites] = msgspec.field(name="or", default_factory=list)  # other orders, if threads race
