@@ -22,7 +22,7 @@ from support.stories import (
     talk,
     thinks_then_one_write,
 )
-from support.synthetic import MS, SECOND, US, Conversation, merge
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge, pcap_bytes
 
 
 def slow_one_write(c: Conversation, _: int) -> None:
@@ -75,6 +75,26 @@ def test_what_a_run_without_a_stall_lacks(diagnose, story, exchanges, missing):
     own = stricter_for_own_software(result, result.connections, "")
     assert (own.verdict is Verdict.CLEAN) is (missing is None)
     assert own.verdict in (Verdict.CLEAN, Verdict.INCONCLUSIVE)
+
+
+def refused(number: int) -> list[Segment]:
+    """A SYN that a port answers with RST, because nobody listens there."""
+    c = Conversation(client=("10.0.0.7", 50_000 + number))
+    c.handshake()
+    syn = c.segments[0]
+    rst = Segment(syn.ts_ns + 5 * US, syn.dst, syn.dport, syn.src, syn.sport, seq=0, ack=syn.seq + 1, flags="RA")
+    return [syn, rst]
+
+
+def test_where_nobody_listened_nothing_could_stall(diagnose, run, tmp_path):
+    result = diagnose(merge(*map(refused, range(12))))
+    assert result.quality.refused == 12
+    assert what_is_missing(result, result.connections) is Missing.LISTENER
+    for others, said in ((10, "12 (all handshakes captured; 2 refused)"), (0, "2 (2 refused)")):
+        talks = [talk(prompt, 2, client=("10.0.0.8", 50_000 + number)).segments for number in range(others)]
+        path = tmp_path / "some.pcap"
+        path.write_bytes(pcap_bytes(merge(*talks, refused(0), refused(1))))
+        assert f"connections   {said}" in run("analyze", path).out
 
 
 def test_what_tcp_cork_may_have_joined_is_not_said_to_be_one_write(diagnose):

@@ -112,6 +112,7 @@ def _quality(capture: CaptureSoFar, totals: EngineTotals, findings: Findings) ->
         damage=_damage(capture),
         not_decoded=dict(most_first) | copies,
         handshakes=findings.sums.whole["syns"] + findings.unwanted.handshakes,
+        refused=findings.sums.refused,
         rejected=dict(findings.rejected),
         unresolved=dict(findings.obstacles),
         kernel_asked={obstacle: count for obstacle, count in findings.asked.items() if count},

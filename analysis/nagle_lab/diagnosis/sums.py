@@ -26,6 +26,7 @@ class Sums:
     ----------
     whole : by name; a connection that is seen twice counts once, one that is not wanted does not
     mostly_open : undecided candidates of the connections on which they outnumber the other exchanges
+    refused : connections whose SYN was answered without a SYN, as by a port where nobody listens (RFC 9293 §3.5.2)
     both_ways : connections of which both ends are seen to send
     not_held : small segments sent behind unacknowledged small ones, on these connections
     by_role : by name and role, what each side has for itself; packets and bytes of all connections, late ACKs as
@@ -35,7 +36,7 @@ class Sums:
 
     def __init__(self, connections: Table) -> None:
         self.whole = dict.fromkeys(("syns", "exchanges", "repeat_exchanges", "stalls", "stalled_exchanges"), 0)
-        self.mostly_open = self.both_ways = self.not_held = 0
+        self.mostly_open = self.refused = self.both_ways = self.not_held = 0
         sided = ("packets", "segments", "payload", "wire", "delayed_acks", "fin_acks")
         self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
         self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
@@ -45,6 +46,9 @@ class Sums:
                 self.whole[name] += total(rows[name] * (1 - rows["left_out"]))
             unresolved = rows["unresolved"] * (1 - rows["left_out"])
             self.mostly_open += total(unresolved * (2 * unresolved > rows["exchanges"]))
+            is_refused = (rows["syn", 0] >= 0) & (rows["syn", 1] < 0) & (rows["packets", 1] > 0)
+            is_refused &= rows["payload", 0] + rows["payload", 1] == 0
+            self.refused += total(is_refused * (1 - rows["left_out"]))
             both_ways = (rows["packets", 0] > 0) & (rows["packets", 1] > 0)
             self.both_ways += total(both_ways)
             counted = both_ways * (1 - rows["left_out"])

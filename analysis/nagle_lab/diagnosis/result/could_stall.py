@@ -18,6 +18,7 @@ class Missing(StrEnum):
     """What a run lacked, so that no stall was possible in it."""
 
     TRAFFIC = "traffic"
+    LISTENER = "listener"  # all connections were refused
     CONNECTIONS = "connections"  # to be judged
     SECOND_EXCHANGE = "second_exchange"
     EXCHANGES = "exchanges"
@@ -35,11 +36,11 @@ def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | N
     that followed a pure ACK is a second write, too. If neither was seen, each message left at once. A stream without
     answers could have stalled if one connection has many of these: only its first ACKs are quick.
     """
-    if not result.source.tcp_packets:
-        return Missing.TRAFFIC
     ones = list(judged)
-    if not ones:
-        return Missing.CONNECTIONS
+    if not result.source.tcp_packets or not ones:
+        return Missing.CONNECTIONS if result.source.tcp_packets else Missing.TRAFFIC
+    if result.quality.refused == result.summary.connections:
+        return Missing.LISTENER
     exchanges = sum(one.exchanges for one in ones)
     second_writes = [one.second_writes + sum(sent.not_held for sent in one.sent.values()) for one in ones]
     if exchanges < ENOUGH_EXCHANGES and max(second_writes) >= ENOUGH_CHANCES:
@@ -98,6 +99,8 @@ _SOME_WITHOUT = (
 )
 _SENTENCES = {
     Missing.TRAFFIC: "no TCP segment passed; of a command only what passes over loopback is recorded",
+    Missing.LISTENER: "all connections were refused: nobody listened on the port; see why the server did not start, "
+    "or wait for it",
     Missing.CONNECTIONS: "no connection was to be judged: each is on another port, or allowed to stall",
     Missing.SECOND_EXCHANGE: "nothing in it could have stalled: no connection had two exchanges, and "
     "the first one does not stall, for Linux acknowledges it at once; keep one open in the test, and send "

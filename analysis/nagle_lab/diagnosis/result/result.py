@@ -74,6 +74,7 @@ class Quality(msgspec.Struct, frozen=True):
     damage: list[str]  # what is wrong with the file
     not_decoded: dict[str, Count]  # packets left out, by what they are
     handshakes: Count  # connections whose handshake is in the capture
+    refused: Count  # connections whose SYN was answered, but by no SYN: nobody listened there
     rejected: dict[Rejected, Count]  # candidates that are no stalls, by reason
     unresolved: dict[Obstacle, Count]  # undecided candidates, by reason
     kernel_asked: dict[Obstacle, Count]  # of these, about how many the kernel was asked while it was recorded

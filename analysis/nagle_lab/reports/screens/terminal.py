@@ -217,13 +217,18 @@ def _by_server(s: Summary) -> list[tuple[str, str]]:
 
 
 def _handshakes(result: Result) -> str:
-    """How many connections have their handshake in the capture."""
-    connections, captured = result.summary.connections, result.quality.handshakes
+    """How many connections have their handshake in the capture, and how many have none, because nobody listened."""
+    refused, captured = result.quality.refused, result.quality.handshakes
+    connections = result.summary.connections - refused
     if result.is_one_way:
         return "one direction of each"
+    but = f"{refused:,} refused" if refused else ""
+    if not connections:
+        return but
+    others = f"; {but}" if but else ""
     if connections == captured:
-        return "handshake captured" if connections == 1 else "all handshakes captured"
-    return f"{captured or 'no'} {plural('handshake', captured)} captured"
+        return ("handshake captured" if connections == 1 else "all handshakes captured") + others
+    return f"{captured or 'no'} {plural('handshake', captured)} captured{others}"
 
 
 def who(
