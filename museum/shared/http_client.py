@@ -29,17 +29,18 @@ def read_reply(reader):
     assert length and len(reader.read(length)) == length
 
 
-def main():
+def main(path="/page.txt"):
     server = subprocess.Popen(sys.argv[1:])
     try:
         for _ in range(2):
             with connect() as connection, connection.makefile("rb") as reader:
                 for _ in range(30):
-                    connection.sendall(b"GET /page.txt HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                     read_reply(reader)
     finally:
         server.terminate()
         server.wait()
 
 
-main()
+if __name__ == "__main__":
+    main()
