@@ -90,6 +90,9 @@ def test_where_nobody_listened_nothing_could_stall(diagnose, run, tmp_path):
     result = diagnose(merge(*map(refused, range(12))))
     assert result.quality.refused == 12
     assert what_is_missing(result, result.connections) is Missing.LISTENER
+    unanswered = [refused(number)[0] for number in range(12)]
+    without_the_answer = [s for s in talk(prompt, 3).segments if s.flags != "SA"]
+    assert diagnose(merge(unanswered, without_the_answer)).quality.refused == 0
     for others, said in ((10, "12 (all handshakes captured; 2 refused)"), (0, "2 (2 refused)")):
         talks = [talk(prompt, 2, client=("10.0.0.8", 50_000 + number)).segments for number in range(others)]
         path = tmp_path / "some.pcap"

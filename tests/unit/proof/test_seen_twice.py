@@ -125,14 +125,15 @@ def test_what_offload_splits_or_merges_on_another_interface_counts_once(diagnose
 @pytest.mark.parametrize(
     "changes",
     [
-        {"ip_id": 2},  # 1448 bytes are no three segments of one size,
+        {"ip_id": -1},  # the first segment of the frame begins where that does,
+        {"ip_id": 1, "seq": 1},  # 1449 bytes are no two segments of one size,
         {"ip_id": 3},  # and hardly any path carries so little that they are four
         {"window": 501},
         {"flags": "FA"},
         {"timestamps": (9, 9)},
         {"ack": 2},
         {"length": 1_553},  # a byte beyond it
-        {"seq": -1_448, "length": 4_500},  # ends later
+        {"seq": -1_448, "length": 4_500, "ip_id": -10},  # ends later
         {"ts_ns": 100_001 * US},
     ],
     ids=str,
@@ -149,6 +150,7 @@ def test_what_overlaps_a_captured_frame_is_no_part_of_it(diagnose, changes):
     for other, is_part in ((part, True), (replace(part, **changes | by), False)):
         result = diagnose(merge(c.segments, copies, [other]))
         assert result.quality.not_decoded["TCP seen again on another interface"] == len(copies) + is_part
+    assert not diagnose([*c.segments, part]).quality.not_decoded  # nothing else was captured twice
 
 
 @pytest.mark.parametrize(("client", "server"), [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")])
