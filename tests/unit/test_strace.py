@@ -52,6 +52,15 @@ def test_bytes_written_to_a_connection(tmp_path, call, wrote):
     assert (found[0].writes[0].wrote if found else None) == wrote
 
 
+def test_the_command_since_execve(tmp_path):
+    write = f'write({SOCKET}, ""..., 3) = 3'
+    failed = 'execve("/bin/python3", [""...], 0x7f /* 3 vars */) = -1 ENOENT (No such file or directory)'
+    started = 'execve("/usr/local/bin/a-program-with-a-long-name", [""...], 0x7f /* 3 vars */) = 0'
+    lines = (f"1 {call}" for call in (write, failed, write, started, write))
+    (stream,) = trace(tmp_path, *lines).streams[ANSWERS]
+    assert [call.command for call in stream.writes] == ["server", "server", "a-program-with-"]
+
+
 def test_the_call_that_wrote_a_byte(tmp_path):
     sizes = (200, 600, 1, 5000)
     (stream,) = trace(tmp_path, *(f'1 write({SOCKET}, ""..., {n}) = {n}' for n in sizes)).streams[ANSWERS]

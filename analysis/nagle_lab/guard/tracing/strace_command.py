@@ -13,7 +13,7 @@ from nagle_lab.host.privileges import ptrace_scope
 
 CALLS = "strace.txt"  # a file's name: what strace wrote, in the folder of what was traced
 _WRITES = "sendto,sendmsg,sendmmsg,write,writev,pwritev2,sendfile,splice,setsockopt,connect,accept,accept4"
-_STARTS = "fork,vfork,clone,clone3,io_uring_setup"
+_STARTS = "fork,vfork,clone,clone3,execve,io_uring_setup"
 _MARK = "rmdir"  # the call that hooks use as a mark: see hooks/python/nagle_lab_marks.py
 OLDEST = (5, 16)  # of strace: --decode-pids=comm, --seccomp-bpf
 

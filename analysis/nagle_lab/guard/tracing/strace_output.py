@@ -76,6 +76,7 @@ class _Reader:
         # Sockets that were bound, and then connected: strace keeps their first name.
         self._ways: dict[str, Direction] = {}
         self._connecting: dict[_ProcessFd, int] = {}  # since when
+        self._started: dict[int, tuple[str, str]] = {}  # by process: its command before execve, and since then
 
     def take(self, line: Line) -> None:
         """Take the next line: a call, or the end of one."""
@@ -87,12 +88,16 @@ class _Reader:
             self._mark(line.thread, said.arguments)
         elif said.name in STARTS:
             self._start(line.thread, said)
+        elif said.name == "execve":
+            if not said.failed:
+                self._started[self._process(line.thread)] = line.command, _command(said.arguments)
         elif said.name == "io_uring_setup":
             self.trace.io_uring |= not said.failed
         elif socket := socket_in(said.arguments):
             process = self._process(line.thread)
             stack = _longer(line.stack, self._stacks.pop((line.thread, socket.fd), []))
-            call = Call(line.at, line.thread, process, line.command, said.name, stack=stack, until=line.until)
+            command = self._command_of(process, line.command)
+            call = Call(line.at, line.thread, process, command, said.name, stack=stack, until=line.until)
             self._call(call, said, socket)
 
     def close(self) -> Trace:
@@ -108,6 +113,11 @@ class _Reader:
 
     def _process(self, thread: int) -> int:
         return self._process_of.get(thread, thread)
+
+    def _command_of(self, process: int, printed: str) -> str:
+        """The command of a process: strace may go on printing the one that it had before its last execve."""
+        before, since = self._started.get(process, ("", ""))
+        return since if printed == before and since else printed
 
     def _mark(self, thread: int, arguments: str) -> None:
         path = unescaped(arguments.partition('"')[2].rpartition('"')[0])
@@ -201,6 +211,12 @@ class _Reader:
         if call.option or (mark.length and self._left[key] <= 0):
             del self._marks[key]
         return mark if not mark.length or self._left[key] >= 0 else None
+
+
+def _command(arguments: str) -> str:
+    """The name in the kernel of a process that calls execve: the end of the path, no longer than 15 bytes."""
+    path = unescaped(arguments.partition('"')[2].partition('"')[0])
+    return path.rpartition("/")[2].encode()[:15].decode(errors="replace")
 
 
 def _frames(words: Sequence[str]) -> list[str]:
