@@ -656,11 +656,26 @@ def test_of_more_than_ten_ends_that_held_all_are_counted(diagnose):
     assert summary.who_delayed == "the client (10.0.0.1:40000)"
 
 
-def test_what_a_filter_for_data_leaves_of_a_stall(diagnose):
-    segments = talk(server_held).segments
+@pytest.mark.parametrize("timestamps", [True, False])
+def test_what_a_filter_for_data_leaves_of_a_stall(diagnose, timestamps):
+    segments = talk(server_held, timestamps=timestamps).segments
     data_only = diagnose([segment for segment in segments if segment.length])
     assert data_only.verdict == "INCONCLUSIVE"
+    assert "19 times data followed an ACK that is not in the capture" in data_only.reason
     assert "as if a filter had left them out" in data_only.reason
+
+
+def test_what_a_filter_for_data_leaves_of_what_was_not_held(diagnose):
+    """The second part is sent at once: no ACK can have released it."""
+    segments = talk(nodelay, timestamps=False).segments
+    assert diagnose([segment for segment in segments if segment.length]).verdict == "CLEAN"
+
+
+def test_data_sent_late_was_not_held_if_acks_are_in_the_capture():
+    seen = VerdictInput(100, exchanges=20, stalls=0, sent_late=19, without_data_share=0.1)
+    assert decide(seen)[0] == "CLEAN"
+    assert decide(replace(seen, without_data_share=0.01))[0] == "INCONCLUSIVE"
+    assert decide(replace(seen, without_data_share=0.01, sent_late=0))[0] == "CLEAN"
 
 
 def test_what_a_filter_for_data_leaves_of_two_servers(diagnose):

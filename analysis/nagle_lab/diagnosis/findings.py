@@ -47,7 +47,7 @@ from nagle_lab.diagnosis.proof.relays import leave_open_asked_elsewhere, reject_
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import Servers
-from nagle_lab.diagnosis.sums import Astray, Sums, count_astray, largest_clock_step
+from nagle_lab.diagnosis.sums import Astray, Sums, count_astray, count_sent_late, largest_clock_step
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE
 from nagle_lab.tcp.tables import Table, Tables
@@ -89,6 +89,7 @@ class Findings:
     waited_by : how often that happened, by the role of the end whose data waited
     resolution : of the capture's clock; the coarsest if there are several
     astray : data segments that the capture lacks, or has after their acknowledgement
+    sent_late : how often data was sent late behind unacknowledged data; 0 if there is any late ACK
     idle : idle gaps by cause
     held, delayed, undecided : the ends that held, that delayed, and that may have held
     unwanted : connections that are not to be judged
@@ -126,6 +127,7 @@ class Findings:
         seen_again = mark_seen_again(tables.connection)
         self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
         self._are_some_left_out = bool(seen_again or self.unwanted.connections)
+        self.sent_late = 0 if len(tables.delayed_ack) else count_sent_late(tables.no_wait)
         self._count_before_judging(tables)
         self.astray = count_astray(tables.connection)
         self.resolution = max(resolution, largest_clock_step(tables.connection))

@@ -62,6 +62,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             servers=findings.servers.evidence(),
             cut_off=sum(count for kind, count in totals.not_decoded.items() if kind & REASON == CUT),
             is_of_both_ends=findings.is_of_both_ends or summary.captured_near == "both",
+            sent_late=findings.sent_late,
             without_data_share=1 - findings.astray.sent / totals.segments if totals.segments else 1.0,
         )
     )

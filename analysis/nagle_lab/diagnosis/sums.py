@@ -16,6 +16,7 @@ from nagle_lab.diagnosis.observed.columns import (
 )
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.events import DELAYED, Echo
 from nagle_lab.tcp.tables import Table
 
 
@@ -99,6 +100,15 @@ def count_astray(connections: Table) -> Astray:
             swapped += total(rows["swapped", side])
             without_timestamps += total(rows["swapped", side] * (rows["tsval_clock", side] < 0))
     return Astray(sent, lost, swapped, without_timestamps)
+
+
+def count_sent_late(no_waits: Table) -> int:
+    """How often data was sent DELAYED or later behind unacknowledged data, and no timestamps show that it was
+    unacknowledged: that ACK may be missing in the capture.
+    """
+    return sum(
+        total((rows["trigger_to_release"] >= DELAYED) & (rows["echo"] != Echo.BEFORE)) for rows in chunks(no_waits)
+    )
 
 
 def largest_clock_step(connections: Table) -> int:

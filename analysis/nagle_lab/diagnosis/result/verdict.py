@@ -70,6 +70,7 @@ class VerdictInput:
         address and port, most first. For these, ``late_without_stall`` counts all pure ACKs that were 5 ms late and
         are not open
     cut_off : packets whose headers are not whole, because the capture kept too few bytes of each (tcpdump -s)
+    sent_late : how often data left late behind data whose acknowledgement is not in the capture
     without_data_share : share of the TCP segments: pure ACKs, and those that begin and end connections
     is_of_both_ends : whether each end is near the capture, or near one of two that were judged together
     """
@@ -89,6 +90,7 @@ class VerdictInput:
     chances: int = 0
     left_out: int = 0
     cut_off: int = 0
+    sent_late: int = 0
     without_data_share: float = 1.0
     servers: Mapping[str, "VerdictInput"] = field(default_factory=dict)
     is_of_both_ends: bool = False
@@ -203,6 +205,8 @@ def _too_much_is_astray(evidence: VerdictInput) -> str:
             f"{times_text(swapped)} data was captured after its acknowledgement, as by two clocks: what "
             "followed a late ACK may seem sent before it; capture at one interface of one host"
         )
+    if evidence.is_data_only and evidence.sent_late > MOST_UNRESOLVED * evidence.judged:
+        return f"{_exchanges_text(evidence.exchanges)}; {times_text(evidence.sent_late)} {_ACKS_LEFT_OUT}"
     return ""
 
 
