@@ -91,6 +91,8 @@ def test_questions_are_listed_and_answered(out):
     rows = [json.loads(line) for line in fleet("ask", "longest", "--out", out, "--json").out.splitlines()]
     assert {row["host"] for row in rows} == {"web-0", "web-1", "web-2"}
     assert fleet("ask", "SELECT count(*) AS n FROM stalls", "--out", out, "--json").out == '{"n":36}\n'
+    nasty = fleet("ask", "SELECT chr(155) || '2J' AS clears", "--out", out, "--json").out  # CSI, in one byte
+    assert nasty == '{"clears":"\\u009b2J"}\n'
     assert "release_frame" in fleet("ask", "schema").out
     assert "which results? Add --out" in fleet("ask", "longest", code=2).err
     assert "no such question" in fleet("ask", "longer", "--out", out, code=2).err

@@ -1,6 +1,5 @@
 """nagle-lab sweep: a scenario at every size, and where it starts and stops stalling."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,6 +8,7 @@ from pathlib import Path
 from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.cli.shared.values import parsed_settings
+from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.errors import Exit, NagleLabError, printable, tell
 from nagle_lab.experiments import sweep
 from nagle_lab.experiments.trials import attempt, make_run
@@ -49,9 +49,7 @@ def command(
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        sys.stdout.write(
-            json.dumps(sweep.to_json(scenario, parameter, low, high, several), ensure_ascii=False) + "\n"
-        )
+        sys.stdout.write(json_text(sweep.to_json(scenario, parameter, low, high, several)) + "\n")
     else:
         show_sweep(swept.title, parameter, several, console(at_most=140))
     write_wanted(files, html=lambda: _page(swept.title, parameter, several))

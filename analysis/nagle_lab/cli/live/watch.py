@@ -13,6 +13,7 @@ from nagle_lab.cli.live.live_screen import Terminal
 from nagle_lab.cli.shared.options import require_only_one
 from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
+from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
@@ -209,7 +210,7 @@ class _Lines(Spectator):
 
 
 def _say(event: Event, as_json: bool, text: str) -> None:
-    print(msgspec.json.encode(event).decode() if as_json else text, flush=True)
+    print(json_text(event) if as_json else text, flush=True)
 
 
 def _typical(sums: PeriodSums, watcher: Watcher) -> Ladder | None:

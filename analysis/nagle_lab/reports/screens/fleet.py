@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.errors import printable
 from nagle_lab.fleet.ask import Answer, ReadyQuestion
@@ -146,7 +146,7 @@ def cell(column: str, value: Any) -> str:
 
 def answer_json(answer: Answer) -> str:
     """An answer as JSON: a line for each row."""
-    return "".join(msgspec.json.encode(row).decode() + "\n" for row in answer.named())
+    return "".join(json_text(row) + "\n" for row in answer.named())
 
 
 def size(count: float) -> str:

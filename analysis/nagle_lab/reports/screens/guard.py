@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console
 
 from nagle_lab.diagnosis.result.could_stall import Missing
+from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.remedy import cleared
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Write, Writes
@@ -86,7 +87,7 @@ def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) ->
         writes=run.writes,
         result=msgspec.Raw(run.result.to_json().encode()),
     )
-    return msgspec.json.encode(report).decode() + "\n"
+    return json_text(report) + "\n"
 
 
 def show_guarded(
