@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 MS = 1_000_000  # ns
 
-# A segment was held behind a delayed ACK if it stayed in its sender's TCP (otherwise it leaves in microseconds), #
-# left right behind the ACK of the data before it, and that ACK took longer than its path by half of the shortest #
+# A segment was held behind a delayed ACK if it stayed in its sender's TCP (otherwise it leaves in microseconds),
+# left right behind the ACK of the data before it, and that ACK took longer than its path by half of the shortest
 # delayed-ACK timer. All three by the sending socket's own timestamps.
 HELD = 100_000  # ns
 BEHIND_THE_ACK = 1 * MS

@@ -186,7 +186,7 @@ def test_what_passed_before_a_crash_is_kept(suite):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ('"clean"', "'clean' needs a name: write expect='clean'"),
+        ('"clean"', "'clean' must be a keyword argument: write expect='clean'"),
         ('expect="fast"', "expect='fast' is not one of 'clean', 'stall', 'any'"),
         ("prt=1", "unknown argument prt: use expect, one_write, port, ports or allow"),
         ("port=0", "0 is not a port"),

@@ -286,7 +286,7 @@ def test_where_nothing_passes_it_says_what_was_asked_for(asked):
     whole = ["nsenter", f"--net=/proc/{pair.pid}/ns/net", *COMMAND, "--seconds=1", "--interface=lo", "--port=9"]
     done = subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert "no TCP packet with port 9 passed on interface lo; watch for longer, or another port" in done.stdout
+    assert "no TCP packet with port 9 was seen on interface lo; watch for longer, or another port" in done.stdout
     assert "capture       pcapng · 0 packets" in done.stdout
 
 

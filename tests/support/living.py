@@ -18,7 +18,7 @@ _DROP = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bound
 _SCRIPT = "; ".join([*reachable(), f'exec {shlex.join([*_DROP, "env", "HOME=/tmp", "TMPDIR=/tmp"])} "$@"'])
 NOBODY = ["unshare", "--mount", "sh", "-ec", _SCRIPT, "sh"]  # what runs a command as nobody, without any right
 
-# Answers in two writes. The client keeps its connection open; each line on standard input opens another one, and #
+# Answers in two writes. The client keeps its connection open; each line on standard input opens another one, and
 # the value of TCP_NODELAY on the socket accepted for it is printed.
 STALLING = textwrap.dedent("""
     import os, socket, sys, threading, time

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.repository import REPOSITORY
 
-# Generated files, which are left out. __pycache__ is copied: Python checks by size and time of the source whether #
+# Generated files, which are left out. __pycache__ is copied: Python checks by size and time of the source whether
 # compiled code is current, and copying keeps both, so the copy need not be compiled again.
 _MADE = shutil.ignore_patterns("*.egg-info", "build", "dist")
 

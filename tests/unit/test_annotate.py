@@ -48,7 +48,7 @@ def test_the_capture_itself_is_never_written_over(run, held, tmp_path):
     link = tmp_path / "link.pcapng"
     link.symlink_to(held)
     for out in (held, link):
-        assert "it is what this command reads" in refused(run, held, "-o", out, "--force")
+        assert "it is an input of this command" in refused(run, held, "-o", out, "--force")
         with pytest.raises(NagleLabError, match="is the capture itself"):
             annotate([held], analyze(held), out, force=True)
     assert held.read_bytes() == before

@@ -92,8 +92,8 @@ def test_the_worst_of_several_files_decides_the_exit_code(run, tmp_path):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError("there is no memory for 8 windows"), "there is no memory for 8 windows: give it fewer files"),
-        (MemoryError(), "out of memory: give it fewer files"),
+        (MemoryError("there is no memory for 8 windows"), "there is no memory for 8 windows: name fewer files"),
+        (MemoryError(), "out of memory: name fewer files"),
         (ZeroDivisionError("x"), "this is a fault of nagle-lab: please report it"),
         (OSError("no number"), "no number: check the path"),
     ],
@@ -144,7 +144,7 @@ def test_a_cut_capture_is_never_called_clean(run, tmp_path):
         (["analyze", "--expect", "maybe", "x"], "--expect"),
         (["dance"], "dance"),
         (["version"], "'version': use --version"),
-        (["analyze", ""], "an empty name: name a file"),
+        (["analyze", ""], "the name is empty: name a file"),
         (["analyze", "x", "--expect"], "try nagle-lab analyze --help"),
         (["annotate", "x", "-o", "-"], "name a file instead of - (try"),
         (["nodelay"], "'on|off'. Choose from: on, off"),

@@ -133,7 +133,7 @@ def test_a_capture_has_no_figures_of_a_load_and_says_what_it_cannot_compare(run,
     assert [d["values"] for d in found["differences"]] == [["80", "81"]]
     mixed = compared_json(run, OFF, held)
     assert {"parameter", "sysctl", "version"} <= set(mixed["not_compared"])
-    assert "only a run folder tells: lab" in run("compare", OFF, held)[1]
+    assert "because only run folders have them: lab" in run("compare", OFF, held)[1]
 
 
 def test_captures_of_the_same_file_name_are_told_apart(run, tmp_path):

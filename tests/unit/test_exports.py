@@ -345,7 +345,7 @@ def test_a_capture_that_is_read_is_never_written_over(run, captures, monkeypatch
     before = {path: path.read_bytes() for path in captures.iterdir()}
     code, out, err = run(*arguments)
     assert (code, out) == (Exit.UNUSABLE, "")
-    assert "it is what this command reads: name another file" in err and err.count("\n") == 1
+    assert "it is an input of this command: name another file" in err and err.count("\n") == 1
     assert {path: path.read_bytes() for path in captures.iterdir()} == before
 
 
@@ -355,7 +355,7 @@ def test_what_a_run_recorded_is_never_written_over_but_a_report_in_its_folder_is
     capture = (folder / "client.pcap").read_bytes()
     option = ["--force", "-o"] if command == "annotate" else ["--html"]
     code, _, err = run(command, folder, *option, folder / "client.pcap")
-    assert code == Exit.UNUSABLE and "it is what this command reads" in err
+    assert code == Exit.UNUSABLE and "it is an input of this command" in err
     assert (folder / "client.pcap").read_bytes() == capture
     if command != "annotate":
         for _ in range(2):
@@ -366,13 +366,13 @@ def test_slides_are_not_written_over_a_committed_capture(run, captures, monkeypa
     monkeypatch.setattr("nagle_lab.cli.lab.demo.COMMITTED", (captures,))
     before = (captures / "clean.pcap").read_bytes()
     code, _, err = run("demo", "--slides", captures / "clean.pcap")
-    assert code == Exit.UNUSABLE and "it is what this command reads" in err
+    assert code == Exit.UNUSABLE and "it is an input of this command" in err
     assert (captures / "clean.pcap").read_bytes() == before
 
 
 def test_a_guard_writes_no_report_over_its_recording(run, tmp_path):
     code, _, err = run("guard", "--keep", tmp_path, "--json", tmp_path / "capture.pcapng", "--", "true")
-    assert code == Exit.UNUSABLE and "it is what this command reads" in err
+    assert code == Exit.UNUSABLE and "it is an input of this command" in err
 
 
 def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, monkeypatch):

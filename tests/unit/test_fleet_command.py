@@ -58,7 +58,7 @@ def out(captures) -> Path:
 
 
 def test_results_are_not_written_over_and_resume_reads_nothing_again(captures, out):
-    assert "has results already: --resume goes on" in fleet(captures, "--out", out, code=2).err
+    assert "already has results: add --resume" in fleet(captures, "--out", out, code=2).err
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
     again = fleet(captures, "--out", out, "--resume", *HERE)
     assert "3 series, 198 packets: 3 STALL" in again.out
@@ -79,7 +79,7 @@ def test_what_would_be_read_can_be_listed(captures):
     lines = fleet(captures, "--list").out.splitlines()
     assert lines[0].startswith("web-0/eth0: 2 files, ")
     assert lines[3].startswith("web-1/eth0: 3 files, ")
-    assert "where are the results to go?" in fleet(captures, code=2).err
+    assert "no place for the results: add --out DIR" in fleet(captures, code=2).err
 
 
 def test_questions_are_listed_and_answered(out):
@@ -102,7 +102,7 @@ def test_questions_are_listed_and_answered(out):
 def test_the_results_are_not_written_over_by_the_page(out):
     table = sorted(out.rglob("*.parquet"))[0]
     before = table.read_bytes()
-    assert "it is what this command reads" in fleet("ask", "--out", out, "--html", table, code=2).err
+    assert "it is an input of this command" in fleet("ask", "--out", out, "--html", table, code=2).err
     assert table.read_bytes() == before
 
 

@@ -157,7 +157,7 @@ def test_a_source_without_captures_is_an_error(tmp_path):
         series_of([str(tmp_path / "none.pcap")])
     with pytest.raises(NagleLabError, match="no capture file in it"):
         series_of([str(tmp_path / "none*")])
-    with pytest.raises(NagleLabError, match="an empty name"):
+    with pytest.raises(NagleLabError, match="the name is empty"):
         series_of([""])
 
 

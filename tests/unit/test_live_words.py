@@ -110,7 +110,7 @@ def test_what_may_be_held_is_counted_and_nothing_is_to_be_tried_on_it():
 
 def test_where_nothing_is_held_at_this_moment_there_will_be_another():
     idle, on = found(listed(queued=0), OFF), found(listed(queued=0), ON)
-    again = "next: this was one moment: look again, or see what stalls meanwhile: nagle-lab watch"
+    again = "next: this is one moment only: look again, or see what stalls meanwhile: nagle-lab watch"
     assert again in " ".join(screen([idle, on], 80, as_root="nagle-lab").split())
     assert "next:" not in screen([on], 100) and "next: prove" in screen([idle, found()], 100)
 

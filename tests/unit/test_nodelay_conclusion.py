@@ -55,12 +55,12 @@ STALLED, CLEAN = "nodelay-off", "nodelay-on"
             "the stall is gone: 96 of 100 exchanges stalled before",
         ),
         (watched(STALLED, "before"), watched(STALLED), Exit.CONTRADICTED, "the stall stays: the server (172."),
-        (watched(CLEAN, "before"), watched(CLEAN), Exit.INCONCLUSIVE, "there was no stall before"),
+        (watched(CLEAN, "before"), watched(CLEAN), Exit.INCONCLUSIVE, "there was no stall to remove"),
         (
             watched(STALLED, "before"),
             watched(CLEAN, verdict=Verdict.INCONCLUSIVE, reason="too little"),
             Exit.INCONCLUSIVE,
-            "whether the stall is gone is open: too little",
+            "whether the stall is gone cannot be told: too little",
         ),
         (
             watched(STALLED, "before"),

@@ -73,7 +73,8 @@ def tried(*verdicts: str) -> list[TriedRelease]:
         (["CLEAN", "failed", "STALL"], ["2"], Exit.INCONCLUSIVE),
         (["STALL", "INCONCLUSIVE", "CLEAN"], ["1"], Exit.INCONCLUSIVE),
         (["STALL", "absent", "INVALID", "STALL"], [], Exit.INCONCLUSIVE),
-        (["absent", "failed"], [], Exit.UNUSABLE),
+        (["INCONCLUSIVE", "failed"], [], Exit.INCONCLUSIVE),
+        (["absent", "failed", "INVALID"], [], Exit.UNUSABLE),
     ],
 )
 def test_where_the_verdict_changes(verdicts, changes, code):
@@ -90,7 +91,7 @@ def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
     code, out, _ = run("bisect", "--json", out_file, "pypi:x", "0.9..1.0", "--", "python", "-c", "pass")
     assert code == 3
     assert "0.10: STALL → CLEAN, after 0.9\n" in out
-    assert "0.12: CLEAN → STALL, after 0.10 (what lies between says nothing)" in out
+    assert "0.12: CLEAN → STALL, after 0.10 (the releases between are undecided)" in out
     said = json.loads(out_file.read_text())
     assert said["command"] == ["python", "-c", "pass"]
     assert [change["version"] for change in said["changes"]] == ["0.10", "0.12"]

@@ -366,7 +366,7 @@ def test_what_takes_longer_than_the_stalls_is_said_beside_them(diagnose, think_m
     said = "; but another cause took more time (5.70 s, beside 806 ms of the stalls): server processing"
     assert result.reason.endswith(said) is says
     step = dict(idle_gaps(result)).get("next", "")
-    assert step.startswith("the remedy below does not change what took more time") is says
+    assert step.startswith("the remedy below does not remove the larger delay") is says
     assert ("profile it" in step) is says
 
 

@@ -8,7 +8,7 @@ epoch to another can be known.
 
 from collections import deque
 
-# Capturing in several queues disorders packets by less. It is half of DELAYED (tcp/events.py), so that disorder #
+# Capturing in several queues disorders packets by less. It is half of DELAYED (tcp/events.py), so that disorder
 # alone makes no ACK count as delayed.
 DISORDER = 10_000_000  # ns
 

@@ -124,7 +124,7 @@ def list_(**options: Any) -> Exit:
 def run_(**options: Any) -> Exit:
     """Run a variant of a scenario in the lab, and judge it.
 
-    Its traffic is captured, and the verdict compared with the expected one.
+    Captures its traffic, and compares the verdict with the expected one.
     """
     return _command("lab.run", options)
 
@@ -132,7 +132,7 @@ def run_(**options: Any) -> Exit:
 @cli.command("matrix")
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]…")
 @click.option(
-    "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run all of it N times; report medians."
+    "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run everything N times; report medians."
 )
 @click.option("--json", type=OUTPUT, metavar="FILE", help="Write every run and figure to FILE, as JSON.")
 @click.option("--markdown", type=OUTPUT, metavar="FILE", help="Write the tables to FILE, in Markdown.")
@@ -170,11 +170,13 @@ def sweep_(**options: Any) -> Exit:
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILE…")
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
-@click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture (tcpdump -C, -G), oldest first.")
+@click.option(
+    "--rotated", is_flag=True, help="Treat the FILEs as one rotated capture (tcpdump -C, -G), oldest first."
+)
 @click.option(
     "--same-traffic",
     is_flag=True,
-    help="The two FILEs show the same traffic, at both ends, say: judge them as one.",
+    help="The two FILEs show the same traffic, for example at both ends: judge them as one.",
 )
 @click.option(
     "--strace",
@@ -264,12 +266,13 @@ def guard_(**options: Any) -> Exit:
 @click.option("--pid", type=click.IntRange(1), metavar="N", help="Only those of this process and of what it started.")
 @click.option("--container", metavar="NAME", help="Only those of this container.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Only those with this port at either end.")
-@click.option("--all", "every", is_flag=True, help="Show all, not only the first 40; and those in TIME-WAIT.")
+@click.option("--all", "every", is_flag=True, help="Show all, not only the first 40, including those in TIME-WAIT.")
 @click.option("--json", "as_json", is_flag=True, help="Print all on stdout, as one JSON object.")
 def sockets_(**options: Any) -> Exit:
     """List this host's TCP sockets, those that hold data first.
 
-    Of containers too, with process, TCP_NODELAY, and the bytes that wait. Run it as root to see other users' sockets.
+    Includes those of containers; shows the process of each, TCP_NODELAY, and how many bytes wait. Run it as root to
+    see other users' sockets.
     """
     return _command("live.sockets", options)
 
@@ -279,7 +282,7 @@ def sockets_(**options: Any) -> Exit:
 @click.option("--pid", type=click.IntRange(1), metavar="N", help="Sockets of this process and of what it started.")
 @click.option("--container", metavar="NAME", help="Sockets of this container.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Only sockets with this port at either end.")
-@click.option("--for", "limit", metavar="TIME", help="Take it back after TIME (30s, 2m, 1h), or when interrupted.")
+@click.option("--for", "limit", metavar="TIME", help="Undo it after TIME (30s, 2m, 1h), or when interrupted.")
 @click.option(
     "--seconds",
     type=_Seconds(0, 3600),
@@ -373,8 +376,7 @@ def fleet_(**options: Any) -> Exit:
     """Diagnose the rotated captures of many hosts.
 
     A SOURCE is a file, a folder, a glob (also s3://, gs://, hdfs://, ssh://), or a manifest (.toml). Files of one
-    host and interface are one series, and what is said of it is what `analyze --rotated` says. Needs fsspec,
-    pyarrow and duckdb.
+    host and interface are one series, judged as `analyze --rotated` would. Needs fsspec, pyarrow and duckdb.
 
     Exit codes are those of analyze on each series, and the worst of them decides: 2 a series is INVALID or could
     not be finished, 3 one is inconclusive.
@@ -384,11 +386,11 @@ def fleet_(**options: Any) -> Exit:
 
 @cli.command("fleet ask")
 @click.argument("question", required=False)
-@click.option("--out", metavar="DIR", help="The folder or URL that nagle-lab fleet stored its results in.")
+@click.option("--out", metavar="DIR", help="The folder or URL in which nagle-lab fleet stored its results.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 @html_option
 def fleet_ask_(**options: Any) -> Exit:
-    """Ask the results of a fleet.
+    """Query the results of a fleet.
 
     QUESTION is a name from the list that is printed without it, `schema` for tables and columns, or SQL (DuckDB)
     in quotes. With --html, the overview is written. A folder called `ask` is diagnosed as ./ask.
@@ -424,8 +426,8 @@ def bisect_(**options: Any) -> Exit:
     """Find the release of a package that changed the verdict.
 
     Every release from A to B is installed in turn, into a folder of its own, and COMMAND guarded with it: it comes
-    first in PYTHONPATH, or in NODE_PATH and PATH. Exit codes: 0 all could be tried, whatever the verdicts, 2 none
-    could, 3 some are inconclusive.
+    first in PYTHONPATH, or in NODE_PATH and PATH. Exit codes: 0 each is STALL or CLEAN, 2 none could be
+    judged, 3 some could not, or are INCONCLUSIVE.
     """
     return _command("software.bisect", options)
 
@@ -458,7 +460,7 @@ def show_(**options: Any) -> Exit:
 def compare_(**options: Any) -> Exit:
     """Compare runs or captures side by side.
 
-    Shown are verdicts, figures, the gain over A, and what differs between them. A and B are run folders or
+    Shows verdicts, figures, the gain over A, and what differs between them. A and B are run folders or
     capture files. For two captures of the same traffic, one from each end, use analyze --same-traffic. Exit
     codes: 0, 2 one is INVALID or unusable, 3 one is inconclusive.
     """
@@ -481,8 +483,8 @@ def compare_(**options: Any) -> Exit:
 def annotate_(**options: Any) -> Exit:
     """Copy a capture, with the proof in packet comments.
 
-    Wireshark then shows a comment on every trigger, late ACK and release, and the verdict on frame 1. Of a run
-    folder, the capture nearest the held end is copied.
+    Wireshark then shows a comment on every trigger, late ACK and release, and the verdict on frame 1. From a run
+    folder, it copies the capture nearest the end that held.
     """
     return _command("captures.annotate", options)
 

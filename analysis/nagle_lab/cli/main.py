@@ -16,7 +16,7 @@ from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 def main(command: click.Command = cli) -> None:
     """Entry point of ``command``: every way to end has its exit code and at most one line on stderr."""
     _prepare_output()
-    # The garbage collector has hardly anything to find except ended connections, some 20 objects each. Its default, #
+    # The garbage collector has hardly anything to find except ended connections, some 20 objects each. Its default,
     # a search after every 700 new objects, takes a twentieth of the time in plain Python.
     gc.set_threshold(50_000)
     try:
@@ -42,7 +42,7 @@ def main(command: click.Command = cli) -> None:
         tell(str(os_problem(e)))
         code = Exit.UNUSABLE
     except MemoryError as e:
-        tell(f"{str(e) or 'out of memory'}: give it fewer files at once, or a machine with more memory")
+        tell(f"{str(e) or 'out of memory'}: name fewer files at once, or use a machine with more memory")
         code = Exit.UNUSABLE
     except Exception:  # Python's own exit code 1 would be a verdict here
         traceback.print_exc()

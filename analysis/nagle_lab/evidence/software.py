@@ -24,7 +24,7 @@ class NodelaySetting:
     setting: str
 
 
-# How a reply's Server or a request's User-Agent begins, or the first line of SSH (RFC 4253 §4.2) or of rsync; # a
+# How a reply's Server or a request's User-Agent begins, or the first line of SSH (RFC 4253 §4.2) or of rsync; a
 # short snaplen leaves enough of it.
 _NAMES = re.compile(
     rb"(?:\r\n(?:server|user-agent|x-powered-by): *|(?=SSH-2\.0-)|(?=@RSYNCD: ))([\x20-\x7e]{2,40})", re.IGNORECASE

@@ -18,7 +18,7 @@ from nagle_lab.runs.run import Run
 from nagle_lab.runs.under_test import totals_of
 
 SCHEMA = "nagle-lab-compare/1"
-# Relative differences that two runs of one variant also show, and that count as none: in figures that count packets #
+# Relative differences that two runs of one variant also show, and that count as none: in figures that count packets
 # or follow the delayed-ACK timer, and in those that depend on how busy the machine is (24,000 to 41,000 requests/s).
 COUNTED, BUSY = 0.05, 0.3
 TIMES_FROM = 2.0  # ratios from here on are shown as "2.4×", smaller ones in percent

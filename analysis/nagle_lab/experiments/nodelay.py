@@ -130,14 +130,14 @@ def conclude(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
             return Conclusion(Exit.UNUSABLE, f"what was recorded {one.name} is unusable: {one.result.reason}")
     was, now = before.result, after.result
     if was.verdict is not Verdict.STALL:
-        return Conclusion(Exit.INCONCLUSIVE, f"there was no stall before that could have gone: {_why(was)}")
+        return Conclusion(Exit.INCONCLUSIVE, f"there was no stall to remove: {_why(was)}")
     if now.verdict is Verdict.STALL:
         return Conclusion(Exit.CONTRADICTED, f"the stall stays: {now.summary.who_held} still holds data")
     if now.verdict is Verdict.CLEAN:
         return Conclusion(
             Exit.OK, f"the stall is gone: {_stalled(was)} exchanges stalled before, {_stalled(now)} after"
         )
-    return Conclusion(Exit.INCONCLUSIVE, f"whether the stall is gone is open: {now.reason}")
+    return Conclusion(Exit.INCONCLUSIVE, f"whether the stall is gone cannot be told: {now.reason}")
 
 
 def conclude_back(before: ProgramRecording, after: ProgramRecording) -> Conclusion:

@@ -94,7 +94,7 @@ def series_of(sources: Sequence[str]) -> list[Series]:
     found: list[Series] = []
     for source in sources:
         if not source:  # an empty name would be the working folder
-            raise NagleLabError("an empty name: name a folder, a file or a manifest")
+            raise NagleLabError("the name is empty: name a folder, a file or a manifest")
         if source.endswith(".toml"):
             found += _manifest(source)
             continue

@@ -11,7 +11,7 @@ from nagle_lab.runs.witnesses import CaptureNumbers, Counters, Load, OptionRecor
 # Delayed ACKs in a capture and in the kernel's counter agree when they differ by no more than this count or share:
 # a timer may fire while the counters are read, or together with data (equal within 1 in almost every run). The kernel
 # also counts those ACKs of bare FINs (SentTotals.fin_acks) that a timer of zero sends (tcp_send_delayed_ack): with
-# the next jiffy, which may be at once. It does not count ACKs that a program's late reading sent: some come too #
+# the next jiffy, which may be at once. It does not count ACKs that a program's late reading sent: some come too
 # soon for a timer (SentTotals.acks_before_timer); on a machine that was late itself, others are as late as a timer's.
 DELAYED_ACKS_APART = 2
 DELAYED_ACKS_SHARE = 0.02

@@ -16,7 +16,7 @@ from nagle_lab.diagnosis.result.result import Count, Role
 from nagle_lab.runs.record import Port, SignedNumber, StrictRecord
 
 MANIFEST = "manifest.json"
-# Of a traced run: calls, with and without stacks, in one file; the threads that existed, and their processes. Files #
+# Of a traced run: calls, with and without stacks, in one file; the threads that existed, and their processes. Files
 # of these names in guard's folders are made by its own tracers (guard/tracing/).
 TRACE, THREADS = "strace.txt", "strace-threads.txt"
 SCHEMA: Literal["nagle-lab-manifest/1"] = "nagle-lab-manifest/1"

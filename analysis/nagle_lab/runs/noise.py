@@ -17,7 +17,7 @@ from nagle_lab.runs.witnesses import Lateness
 from nagle_lab.tcp.events import DELAYED, MS
 
 # A machine late by less than the proof allows for does not affect a verdict: no ACK seems late only because it was on
-# # its way, and if an end pauses as long as an ACK timer, which is twice that, the pause is its own.
+# its way, and if an end pauses as long as an ACK timer, which is twice that, the pause is its own.
 DELAYED_MS = DELAYED / MS
 
 # Idle gaps that are not pauses of an end: the stall itself, and the path's time.

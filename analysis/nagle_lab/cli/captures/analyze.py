@@ -19,7 +19,7 @@ from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.tcp.arrays import numpy
 
 # ruff: noqa: PLC0415 (imports inside functions: a capture must not wait for what only runs and pairs need, and while
-# a # large one is read, the rest is imported)
+# a large one is read, the rest is imported)
 
 
 @dataclass(frozen=True)

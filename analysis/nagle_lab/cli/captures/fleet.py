@@ -51,14 +51,12 @@ def command(
         show_series(series, console())
         return Exit.OK
     if not out:
-        raise NagleLabError(
-            "where are the results to go? Add --out DIR, a folder or URL that every worker can write to"
-        )
+        raise NagleLabError("no place for the results: add --out DIR, a folder or URL that every worker can write to")
     for needed in ("pyarrow", "duckdb"):
         extra(needed)
     folder = Folder(out)
     if has_begun(folder) and not resume:
-        raise NagleLabError(f"{out}: has results already: --resume goes on with them, or name another folder")
+        raise NagleLabError(f"{out}: already has results: add --resume to go on with them, or name another folder")
     with _Progress() as progress:
         judged = run(series, folder, workers_of(on, workers), progress, size=stretch_mb * 10**6)
     show_outcome(judged, console())

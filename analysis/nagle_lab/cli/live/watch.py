@@ -74,7 +74,7 @@ class WatchOptions:
     def nothing_passed(self) -> str:
         """What to say if there was no packet at all."""
         ports = f" with port {' or '.join(map(str, sorted(set(self.ports))))}" if self.ports else ""
-        return f"no TCP packet{ports} passed on {self.name}; watch for longer, or another port or place"
+        return f"no TCP packet{ports} was seen on {self.name}; watch for longer, or another port, or elsewhere"
 
     @property
     def is_on_screen(self) -> bool:
@@ -147,8 +147,8 @@ def nearer(result: Result, target: Target) -> str:
         )
     if result.verdict is Verdict.INCONCLUSIVE and result.quality.unresolved.get(Obstacle.LIKE_A_PROGRAM, 0):
         return (
-            "seen from outside, a container's kernel is as slow as a program: nagle-lab sockets says who holds data, "
-            "watch --container NAME (or --pid N) proves it"
+            "seen from outside, a container's kernel looks as slow as a program: nagle-lab sockets says who holds "
+            "data, watch --container NAME (or --pid N) proves it"
         )
     return ""
 
@@ -254,7 +254,7 @@ def _about(sums: PeriodSums, watcher: Watcher, ladder: Ladder | None) -> list[tu
     live = watcher.findings.stalls
     if live != sums.stalls:
         found = f"{live:,} stalls were found window by window, and {sums.stalls:,} in all packets together"
-        rows.append(("live", f"{found}: that is the report, for it knows more of each program"))
+        rows.append(("live", f"{found}: that is the report, because it knows more of each program"))
     if sums.stalls and not ladder:
         rows.append(("ladder", "none: those packets are no longer in memory; on the screen `w` writes the latest"))
     return rows

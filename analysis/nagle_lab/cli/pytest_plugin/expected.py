@@ -61,7 +61,7 @@ def expected_of(item: pytest.Item, options: Selection) -> ExpectedOfTest:
     try:
         for marker in reversed(markers):
             if marker.args:
-                raise ValueError(f"{marker.args[0]!r} needs a name: write expect={marker.args[0]!r}")
+                raise ValueError(f"{marker.args[0]!r} must be a keyword argument: write expect={marker.args[0]!r}")
             said |= _read(marker.kwargs)
         if said.get("one_write") and said.get("expect") != CLEAN:
             raise ValueError('one_write=True needs expect="clean" beside it')

@@ -75,7 +75,9 @@ class Exports:
         require_writable(self.files.values())
         for name in self.files.keys() & {"csv", "parquet"}:
             if not _is_replaced(self.files[name]):
-                raise NagleLabError(f"--{name} {self.files[name]}: it writes three files: name a regular file")
+                raise NagleLabError(
+                    f"--{name} {self.files[name]}: this option writes three files: name a regular file"
+                )
         require_outputs(self._all_files(), self._reads)
         with ExitStack() as stack:
             if self.with_exchanges:
@@ -228,7 +230,7 @@ def require_not_read(files: Iterable[Path | None], reads: Iterable[Path]) -> Non
     inputs = [Path("/dev/stdin") if str(path) == STDIN else path for path in reads]
     for file in filter(None, files):
         if any(_is_read(file, path) for path in inputs):
-            raise NagleLabError(f"{file} cannot be written: it is what this command reads: name another file")
+            raise NagleLabError(f"{file} cannot be written: it is an input of this command: name another file")
 
 
 def _is_read(file: Path, path: Path) -> bool:

@@ -20,7 +20,7 @@ class InputPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """As click does; but an empty name, which would be the working folder, fails."""
         if not str(value):
-            self.fail("an empty name: name a file", param, ctx)
+            self.fail("the name is empty: name a file", param, ctx)
         return super().convert(value, param, ctx)
 
 

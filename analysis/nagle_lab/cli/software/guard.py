@@ -96,7 +96,7 @@ class GuardOptions:
 
 
 TIMED_OUT = 124  # as in timeout(1)
-_NOTHING_PASSED = "no TCP segment passed; record for longer, or another port or place"
+_NOTHING_PASSED = "no TCP segment passed; record for longer, or another port, or elsewhere"
 
 
 def command(junit: Path | None = None, markdown: Path | None = None, html: Path | None = None, **options: Any) -> int:
@@ -191,7 +191,7 @@ def _explain_exit_code(run: JudgedCommand, asked: GuardOptions, code: Exit, expe
         more = ""
         if not asked.network and not result.source.tcp_packets and not outcome.signal:
             how = " as an ordinary user" if os.geteuid() == 0 else ""
-            more = f"; the command had loopback only: if it needs the network, use --network{how}"
+            more = f"; the command could reach only loopback: if it needs the network, use --network{how}"
         tell(f"the exit code is the command's own, {outcome.status}; the verdict is {result.verdict}{more}")
     elif code is Exit.CONTRADICTED:
         tell(f"expected {expected}, found {result.verdict}")

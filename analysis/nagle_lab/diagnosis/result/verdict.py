@@ -32,7 +32,7 @@ class Verdict(StrEnum):
     """What a capture shows."""
 
     STALL = "STALL"  # proved, with frame numbers
-    CLEAN = "CLEAN"  # enough exchanges, none stalled
+    CLEAN = "CLEAN"  # a stall would have been seen, and none was
     INCONCLUSIVE = "INCONCLUSIVE"  # too little to say
     INVALID = "INVALID"  # no verdict can be based on it
 

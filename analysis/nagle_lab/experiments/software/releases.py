@@ -104,6 +104,8 @@ def flips(tried: Sequence[TriedRelease]) -> list[tuple[TriedRelease, TriedReleas
 
 
 def code_of(tried: Sequence[TriedRelease]) -> Exit:
-    """OK if every release has a verdict; UNUSABLE if none has; otherwise INCONCLUSIVE."""
-    decided = [one.verdict is not None and one.verdict.is_conclusive for one in tried]
-    return Exit.OK if all(decided) else Exit.INCONCLUSIVE if any(decided) else Exit.UNUSABLE
+    """OK if every release stalls or is clean; UNUSABLE if none could be judged; otherwise INCONCLUSIVE."""
+    verdicts = [one.verdict for one in tried]
+    if all(one in (None, Verdict.INVALID) for one in verdicts):
+        return Exit.UNUSABLE
+    return Exit.OK if all(one and one.is_conclusive for one in verdicts) else Exit.INCONCLUSIVE

@@ -63,7 +63,7 @@ def show_comparison(comparison: Comparison, screen: Console) -> None:
         screen.print(Text(f"… and {len(comparison.differences) - _MOST} more: --json has them all", "dim"))
     if comparison.not_compared:
         sections = ", ".join(comparison.not_compared)
-        screen.print(Text(f"not compared, for only a run folder tells: {sections}", "dim"))
+        screen.print(Text(f"not compared, because only run folders have them: {sections}", "dim"))
 
 
 LETTERS = string.ascii_uppercase

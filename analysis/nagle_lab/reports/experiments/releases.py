@@ -24,7 +24,7 @@ def show_releases(span: ReleaseSpan, tried: Sequence[TriedRelease], screen: Cons
     changes = flips(tried)
     for before, after in changes:
         are_neighbours = tried.index(after) - tried.index(before) == 1
-        between = "" if are_neighbours else " (what lies between says nothing)"
+        between = "" if are_neighbours else " (the releases between are undecided)"
         screen.print(
             Text(f"{after.version}: {before.verdict} → {after.verdict}, after {before.version}{between}", "bold")
         )

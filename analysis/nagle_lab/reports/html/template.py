@@ -1,4 +1,4 @@
-"""The templates of the pages: every value in them is text, except the drawings made here."""
+"""The templates of the pages: every value in them is text, except markup that reports/html makes itself."""
 
 import re
 from base64 import b64encode

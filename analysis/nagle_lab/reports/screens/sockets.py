@@ -131,7 +131,7 @@ def _next(sockets: Sequence[HostSocket], as_root: str) -> str:
     if pids:
         return f"next: prove and try it: {as_root} nodelay --pid {pids.most_common(1)[0][0]} on --for 30s"
     if any(_may_hold(one) for one in sockets) and not any(one.waits for one in sockets):
-        return f"next: this was one moment: look again, or see what stalls meanwhile: {as_root} watch"
+        return f"next: this is one moment only: look again, or see what stalls meanwhile: {as_root} watch"
     return ""
 
 

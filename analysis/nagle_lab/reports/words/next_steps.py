@@ -56,7 +56,7 @@ _STEPS = {
         "packets are lost: look for drops with `ss -ti`, `nstat -az TcpRetransSegs` and `ip -s link` at both ends"
     ),
     Cause.WINDOW: "the receiver does not read fast enough, or its buffer is small: look at `ss -tim` there",
-    Cause.ROUND_TRIP: "the path is that long: keep connections open, and send fewer requests one after the other",
+    Cause.ROUND_TRIP: "the path takes that long: keep connections open, and send fewer requests one after the other",
     Cause.UNKNOWN: "none of the known causes: capture at the other end, too",
 }
 
@@ -122,7 +122,7 @@ def _besides(result: Result) -> str:
             f"the other servers may have waited for their own connections to {named}, whose stalls are in this "
             "capture: remove those first, then look again"
         )
-    return f"the remedy below does not change what took more time: {_step(cause, result)}"
+    return f"the remedy below does not remove the larger delay: {_step(cause, result)}"
 
 
 def _step(cause: Cause, result: Result) -> str:
@@ -387,7 +387,7 @@ def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str
     if _is_one_host(held, delayed):
         return (
             f"{where} is sent over {held.ip}. This changes the local route there, for every program that uses it: "
-            "to try it, not to keep"
+            "for testing only"
         )
     return f"{where} {held.ip} sends. It acts on all connections between the two, of every program"
 
