@@ -12,9 +12,10 @@ from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.kernel_answers import KernelAnswer, SocketAddress, comment, read
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.record_tap import RecordTap
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import WHY, WITH_WATCH, VerdictInput, decide
+from nagle_lab.diagnosis.result.verdict import Recording, VerdictInput, decide
 from nagle_lab.guard.recording import socket_poller as recording
 from nagle_lab.host.sock_diag import ListedSocket, TcpInfo, busy_sockets
 from nagle_lab.reports.words.phrases import how_sure
@@ -117,20 +118,27 @@ def test_that_the_kernel_was_asked_is_said_of_the_server_it_was_asked_about(diag
     result = diagnose(segments, answers)
     assert result.reason.startswith("10.0.0.2:80: ")
     was_asked = about == "10.0.0.2" and asked >= 3
-    assert (WITH_WATCH in result.reason, "what its kernel said meanwhile" in result.reason) == (
+    assert ("with `nagle-lab watch`" in result.reason, "what its kernel said meanwhile" in result.reason) == (
         not was_asked,
         was_asked,
     )
+    assert result.undecided.record == (None if was_asked else Recording.ASKING_THE_KERNEL)
     assert result.quality.kernel_asked == {"like_a_program": len(answers)}
 
 
-@pytest.mark.parametrize("obstacle", [one for one, why in WHY.items() if WITH_WATCH in why])
-def test_where_the_kernel_was_asked_in_vain_the_reason_does_not_say_to_ask_it(obstacle):
-    open_ones = VerdictInput(tcp_packets=100, exchanges=40, stalls=0, unresolved={obstacle: 30})
-    _, before = decide(open_ones)
-    _, reason = decide(replace(open_ones, asked={obstacle: 3}))
-    assert before.endswith(WITH_WATCH) and WITH_WATCH not in reason
-    assert reason.endswith("record for longer: what its kernel said meanwhile did not decide it")
+def test_where_the_kernel_was_asked_in_vain_the_reason_does_not_say_to_ask_it():
+    ask = "record on the host that sends it with `nagle-lab watch`, which asks the kernel what waits"
+    to_ask = 0
+    for obstacle in Obstacle:
+        open_ones = VerdictInput(tcp_packets=100, exchanges=40, stalls=0, unresolved={obstacle: 30})
+        before, after = decide(open_ones), decide(replace(open_ones, asked={obstacle: 3}))
+        if before.undecided.record is Recording.ASKING_THE_KERNEL:
+            assert before.reason.endswith(ask) and ask not in after.reason and after.undecided.record is None
+            assert after.reason.endswith("record for longer: what its kernel said meanwhile did not decide it")
+            to_ask += 1
+        else:
+            assert before == after and ask not in before.reason
+    assert to_ask == 6
 
 
 def test_a_kernel_that_was_asked_of_the_beginning_only_accuses_nobody_later(diagnose):

@@ -7,7 +7,7 @@ import pytest
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
-from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
+from nagle_lab.diagnosis.result.verdict import Recording, Undecided, Verdict, VerdictInput, decide
 from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import (
     BODY,
@@ -503,7 +503,7 @@ def test_what_the_window_held_nagle_did_not(diagnose):
 
 def test_a_clock_that_was_set_back_proves_nothing():
     evidence = VerdictInput(tcp_packets=100, exchanges=50, stalls=3, set_back=True)
-    assert decide(evidence) == (Verdict.INVALID, "the clock was set back")
+    assert decide(evidence) == (Verdict.INVALID, "the clock was set back", None)
 
 
 @pytest.mark.parametrize(
@@ -709,7 +709,9 @@ def test_nearly_all_connections_in_one_direction_are_not_all():
 def test_who_captured_at_both_ends_is_not_told_to(of_a_server):
     left_open = VerdictInput(100, exchanges=20, stalls=0, unresolved={Obstacle.PATH_VARIES: 5})
     alone = replace(left_open, unresolved={}, servers={"192.0.2.1:80": left_open}) if of_a_server else left_open
-    assert decide(alone)[1].endswith("delay as much; capture at both ends (`--same-traffic`)")
-    assert decide(replace(alone, is_of_both_ends=True))[1].endswith(
-        "delay as much; capture for longer, or while less runs beside it"
-    )
+    told, at_both_ends = decide(alone), decide(replace(alone, is_of_both_ends=True))
+    assert told.reason.endswith("delay as much; capture at both ends (`--same-traffic`)")
+    assert at_both_ends.reason.endswith("delay as much; capture for longer, or while less runs beside it")
+    server = "192.0.2.1:80" if of_a_server else None
+    assert told.undecided == Undecided(Obstacle.PATH_VARIES, server, Recording.AT_BOTH_ENDS)
+    assert at_both_ends.undecided == Undecided(Obstacle.PATH_VARIES, server, None)

@@ -43,7 +43,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
     durations = _judged_durations(totals, findings)
     summary = _summary(totals, findings, durations)
     quality, idle_gaps = _quality(capture, totals, findings), _idle_gaps(findings)
-    verdict, reason = decide(
+    verdict, reason, undecided = decide(
         VerdictInput(
             totals.segments,
             summary.exchanges,
@@ -78,6 +78,7 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
         connections=ConnectionRows(findings.connections),
         stalls=StallRows(findings),
         exchanges=None if exchanges is None else ExchangeRows(findings, exchanges, totals.first_ts or 0),
+        undecided=undecided,
     )
 
 

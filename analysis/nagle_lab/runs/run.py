@@ -234,7 +234,7 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     result, total = capture.result, capture.under_test
     if not capture.others.connections or result.verdict is Verdict.INVALID:
         return result.verdict, result.reason
-    verdict, reason = decide(
+    verdict, reason, _ = decide(
         VerdictInput(
             result.source.tcp_packets,
             total.exchanges,

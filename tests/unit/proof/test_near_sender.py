@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nagle_lab.diagnosis.result.verdict import WITH_WATCH
+from nagle_lab.diagnosis.result.verdict import Recording, Undecided
 from support.stories import (
     BODY,
     HEADER,
@@ -26,7 +26,7 @@ def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
     result = diagnose(talk(reply_in_two(LATE, lambda number: (130 + number % 7 * 10) * US)).segments)
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
     assert result.quality.unresolved == {"like_a_program": 19}
-    assert WITH_WATCH in result.reason
+    assert result.undecided == Undecided("like_a_program", None, Recording.ASKING_THE_KERNEL)
 
 
 @pytest.mark.parametrize(("port", "says"), [(81, "10.0.0.2:81: 20 answered exchanges; 19 "), (0, "1000 ")])

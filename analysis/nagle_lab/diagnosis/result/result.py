@@ -19,7 +19,7 @@ from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread, plural, times_text
-from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.verdict import Undecided, Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.packet.segment import end_text
 
@@ -352,6 +352,7 @@ class Result(msgspec.Struct, frozen=True):
     connections: Sequence[Connection]
     stalls: Stalls
     exchanges: Sequence[Exchange] | None = None  # for tables, if asked for; not part of the JSON
+    undecided: Undecided | None = None  # what made it INCONCLUSIVE, if that is undecided candidates
     processes: list[EndProcess] | None = None  # at the ends, if they are known
     writes: Writes | None = None  # the two writes of each stall, if system calls were recorded beside the segments
 
@@ -398,7 +399,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 _ROWS_AT_ONCE = 1 << 12
-_WHERE_KNOWN = ("processes", "writes")  # fields that most captures lack: absent there
+_WHERE_KNOWN = ("undecided", "processes", "writes")  # fields that most captures lack: absent there
 
 
 def json_schema() -> str:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
 
 from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
@@ -40,6 +43,29 @@ class Verdict(StrEnum):
     def is_conclusive(self) -> bool:
         """Whether it says that there is a stall, or that there is none."""
         return self in (Verdict.STALL, Verdict.CLEAN)
+
+
+class Recording(StrEnum):
+    """How to record so that what is undecided is decided."""
+
+    ASKING_THE_KERNEL = "watch"  # on the host that sends: its kernel knows what waits
+    AT_BOTH_ENDS = "both_ends"
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """What made a capture INCONCLUSIVE, if that is candidates which the evidence does not decide."""
+
+    obstacle: Obstacle
+    server: str | None  # address and port of the one server of which too many are undecided; None: of all together
+    record: Recording | None  # None: as the reason says
+
+
+class Decision(NamedTuple):
+    """A verdict, and for a person the reason: see :func:`decide`."""
+
+    verdict: Verdict
+    reason: str
+    undecided: Undecided | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +144,7 @@ class VerdictInput:
         return self.chances // CHANCES_EACH if self.is_stream else 0
 
 
-def decide(evidence: VerdictInput) -> tuple[Verdict, str]:
+def decide(evidence: VerdictInput) -> Decision:
     """The verdict and, except for STALL, its reason: for CLEAN what was seen, otherwise what a person can do about
     it.
 
@@ -126,14 +152,16 @@ def decide(evidence: VerdictInput) -> tuple[Verdict, str]:
     called clean by a part of a capture.
     """
     if not evidence.tcp_packets:
-        return Verdict.INVALID, _why_no_tcp(evidence)
+        return Decision(Verdict.INVALID, _why_no_tcp(evidence))
     if evidence.stalls and not evidence.set_back:
-        return Verdict.STALL, ""
+        return Decision(Verdict.STALL, "")
     if evidence.damage or evidence.set_back:
-        return Verdict.INVALID, "; ".join(evidence.damage) or "the clock was set back"
+        return Decision(Verdict.INVALID, "; ".join(evidence.damage) or "the clock was set back")
+    if not evidence.left_out and (undecided := _too_much_is_open(evidence)):
+        return undecided
     if reason := _what_hinders(evidence):
-        return Verdict.INCONCLUSIVE, reason
-    return Verdict.CLEAN, _what_is_clean(evidence)
+        return Decision(Verdict.INCONCLUSIVE, reason)
+    return Decision(Verdict.CLEAN, _what_is_clean(evidence))
 
 
 def _why_no_tcp(evidence: VerdictInput) -> str:
@@ -162,12 +190,10 @@ def _what_is_clean(evidence: VerdictInput) -> str:
 
 
 def _what_hinders(evidence: VerdictInput) -> str:
-    """Why it is not CLEAN although no stall is proved, and what to do; empty if it is CLEAN."""
+    """Why it is not CLEAN although no stall is proved and little undecided, and what to do; empty if it is CLEAN."""
     if evidence.left_out:
         connections = f"all {evidence.left_out:,} connections" if evidence.left_out > 1 else "the only connection"
         return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
-    if reason := _too_much_is_open_of_one(evidence) or _too_much_is_open(evidence, evidence):
-        return reason
     if reason := _too_much_is_astray(evidence):
         return reason
     if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and evidence.judged < ENOUGH_EXCHANGES):
@@ -210,64 +236,108 @@ def _too_much_is_astray(evidence: VerdictInput) -> str:
     return ""
 
 
-def _too_much_is_open(evidence: VerdictInput, whole: VerdictInput) -> str:
-    """Why too many candidates are undecided, and what to do; empty if few are. ``whole``: the input of all
-    servers.
-    """
+def _too_much_is_open(evidence: VerdictInput) -> Decision | None:
+    """INCONCLUSIVE if too many candidates are undecided, of one of several servers or in all; otherwise None."""
+    for server, one in (*evidence.servers.items(), (None, evidence)):  # other servers must not hide one
+        if _are_too_many(one):
+            obstacle = max(Obstacle, key=lambda each: one.unresolved.get(each, 0))
+            why, record = _why_open(obstacle, evidence, was_asked=one.asked.get(obstacle, 0) >= REPEATED)
+            times = times_text(one.unresolved[obstacle])
+            reason = f"{f'{server}: ' if server else ''}{_exchanges_text(one.exchanges)}; {times} {why}"
+            return Decision(Verdict.INCONCLUSIVE, reason, Undecided(obstacle, server, record))
+    return None
+
+
+def _are_too_many(evidence: VerdictInput) -> bool:
+    """Whether too many candidates are undecided for CLEAN."""
     unresolved, left_open = evidence.unresolved, sum(evidence.unresolved.values())
     without_cause = left_open - unresolved.get(Obstacle.PATH_VARIES, 0)
     are_many = without_cause >= REPEATED and without_cause > MOST_OPEN * (evidence.late_without_stall + left_open)
-    are_many = are_many or evidence.mostly_open >= CONCLUSIVE
-    if not are_many and left_open <= MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges):
-        return ""
-    obstacle = max(Obstacle, key=lambda one: unresolved.get(one, 0))
-    why = WHY[obstacle]
+    return (
+        are_many
+        or evidence.mostly_open >= CONCLUSIVE
+        or left_open > MOST_UNRESOLVED * max(evidence.judged, evidence.as_many_exchanges)
+    )
+
+
+def _why_open(obstacle: Obstacle, whole: VerdictInput, *, was_asked: bool) -> tuple[str, Recording | None]:
+    """What was seen and why it does not decide, with what to do; and how to record then.
+
+    ``was_asked``: whether the kernel of the sending host was asked meanwhile.
+    """
+    why, record = _WHY[obstacle]
     if whole.is_data_only and obstacle is Obstacle.CAPTURE_INCOMPLETE:
-        why = _ACKS_LEFT_OUT
-    elif whole.is_of_both_ends and obstacle is Obstacle.PATH_VARIES:
-        why = _VARIES_AT_BOTH_ENDS
-    elif evidence.asked.get(obstacle, 0) >= REPEATED:
-        why = why.replace(WITH_WATCH, _THOUGH_ASKED)
-    return f"{_exchanges_text(evidence.exchanges)}; {times_text(unresolved[obstacle])} {why}"
-
-
-def _too_much_is_open_of_one(evidence: VerdictInput) -> str:
-    """The same for one of several servers, with its name: the others must not hide it."""
-    for server, one in evidence.servers.items():
-        if reason := _too_much_is_open(one, evidence):
-            return f"{server}: {reason}"
-    return ""
+        return _ACKS_LEFT_OUT, None
+    if whole.is_of_both_ends and record is Recording.AT_BOTH_ENDS:
+        return _VARIES_AT_BOTH_ENDS, None
+    if was_asked and record is Recording.ASKING_THE_KERNEL:
+        return f"{why} {_THOUGH_ASKED}", None
+    return (f"{why} {HOW_TO_RECORD[record]}" if record else why), record
 
 
 def _exchanges_text(exchanges: int) -> str:
     return f"{exchanges} answered {plural('exchange', exchanges)}"
 
 
-AT_BOTH_ENDS = "capture at both ends (`--same-traffic`)"
-WITH_WATCH = "record on the host that sends it with `nagle-lab watch`, which asks the kernel what waits"
+HOW_TO_RECORD = {
+    Recording.ASKING_THE_KERNEL: (
+        "record on the host that sends it with `nagle-lab watch`, which asks the kernel what waits"
+    ),
+    Recording.AT_BOTH_ENDS: "capture at both ends (`--same-traffic`)",
+}
 _THOUGH_ASKED = "record for longer: what its kernel said meanwhile did not decide it"
-WHY = {  # what was seen; why it does not decide; what to capture
-    Obstacle.LIKE_A_PROGRAM: "data left a while after a late ACK: held on a busy machine, or a program waited for "
-    f"something else; {WITH_WATCH}",
-    Obstacle.OWN_PACE: "data followed a late ACK as if it had been held, but its program may have waited by itself, "
-    f"which looks the same from here; {WITH_WATCH}",
-    Obstacle.CONNECTIONS_DIFFER: "data followed a late ACK as if it had been held, but only on some connections, and "
-    f"what the same program does on the others is not certain; {WITH_WATCH}",
-    Obstacle.ROUND_TRIP_UNKNOWN: "data followed a late ACK, but how far away its sender is, is not known; capture "
-    f"from the beginning of the connections, or {WITH_WATCH}",
-    Obstacle.NO_HANDSHAKE: "data waited for ACKs that came 38 ms later or more, as everything of that end does; no "
-    "handshake shows whether the path or its delayed-ACK timer takes so long; capture while any new connection "
-    "between the two hosts begins",
-    Obstacle.PATH_VARIES: "data followed a late ACK, but the path or a busy host may delay as much; " + AT_BOTH_ENDS,
-    Obstacle.COARSE_CLOCK: "data followed a late ACK, but how soon, the capture's clock is too coarse to say; "
-    "capture with time stamps of a microsecond or less",
-    Obstacle.NAGLE_OFF_ELSEWHERE: "data followed a late ACK at once, but elsewhere the same end waits for no ACK: "
-    f"TCP_NODELAY for some of its data only, or a congestion window of one segment; {WITH_WATCH}",
-    Obstacle.COINCIDENCE: "data followed a late ACK as soon as it could, which may be chance; capture for longer",
-    Obstacle.CAPTURE_INCOMPLETE: "data followed an ACK that the capture lacks, or has only later; capture at one "
-    "interface, with `-B 16384`",
-    Obstacle.ACK_ON_DATA: "data followed an ACK that came with data: an answer to that data, or what was held until "
-    f"then; {WITH_WATCH}",
+_WHY = {  # what was seen, and why it does not decide; how to record then, if the sentence does not say it
+    Obstacle.LIKE_A_PROGRAM: (
+        "data left a while after a late ACK: held on a busy machine, or a program waited for something else;",
+        Recording.ASKING_THE_KERNEL,
+    ),
+    Obstacle.OWN_PACE: (
+        "data followed a late ACK as if it had been held, but its program may have waited by itself, which looks the "
+        "same from here;",
+        Recording.ASKING_THE_KERNEL,
+    ),
+    Obstacle.CONNECTIONS_DIFFER: (
+        "data followed a late ACK as if it had been held, but only on some connections, and what the same program "
+        "does on the others is not certain;",
+        Recording.ASKING_THE_KERNEL,
+    ),
+    Obstacle.ROUND_TRIP_UNKNOWN: (
+        "data followed a late ACK, but how far away its sender is, is not known; capture from the beginning of the "
+        "connections, or",
+        Recording.ASKING_THE_KERNEL,
+    ),
+    Obstacle.NO_HANDSHAKE: (
+        "data waited for ACKs that came 38 ms later or more, as everything of that end does; no handshake shows "
+        "whether the path or its delayed-ACK timer takes so long; capture while any new connection between the two "
+        "hosts begins",
+        None,
+    ),
+    Obstacle.PATH_VARIES: (
+        "data followed a late ACK, but the path or a busy host may delay as much;",
+        Recording.AT_BOTH_ENDS,
+    ),
+    Obstacle.COARSE_CLOCK: (
+        "data followed a late ACK, but how soon, the capture's clock is too coarse to say; capture with time stamps "
+        "of a microsecond or less",
+        None,
+    ),
+    Obstacle.NAGLE_OFF_ELSEWHERE: (
+        "data followed a late ACK at once, but elsewhere the same end waits for no ACK: TCP_NODELAY for some of its "
+        "data only, or a congestion window of one segment;",
+        Recording.ASKING_THE_KERNEL,
+    ),
+    Obstacle.COINCIDENCE: (
+        "data followed a late ACK as soon as it could, which may be chance; capture for longer",
+        None,
+    ),
+    Obstacle.CAPTURE_INCOMPLETE: (
+        "data followed an ACK that the capture lacks, or has only later; capture at one interface, with `-B 16384`",
+        None,
+    ),
+    Obstacle.ACK_ON_DATA: (
+        "data followed an ACK that came with data: an answer to that data, or what was held until then;",
+        Recording.ASKING_THE_KERNEL,
+    ),
 }
 _VARIES_AT_BOTH_ENDS = (
     "data followed a late ACK, but a busy host or the path may delay as much; capture for longer, or while less runs "

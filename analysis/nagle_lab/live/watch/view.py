@@ -273,7 +273,7 @@ def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
     if row.unresolved:
         most = max(result.quality.unresolved, key=lambda one: result.quality.unresolved[one], default=None)
         unresolved = {most: row.unresolved} if most else {}
-    verdict, reason = decide(
+    verdict, reason, _ = decide(
         VerdictInput(
             row.packets,
             row.exchanges,

@@ -18,7 +18,7 @@ from nagle_lab.diagnosis.result.result import (
     UndecidedEnd,
 )
 from nagle_lab.diagnosis.result.spread import duration_text
-from nagle_lab.diagnosis.result.verdict import AT_BOTH_ENDS, WHY, WITH_WATCH, Verdict
+from nagle_lab.diagnosis.result.verdict import Recording, Undecided, Verdict
 from nagle_lab.diagnosis.result.which_connections import LOOKED_AT, busiest, stalled_upstreams
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.packet.segment import end_text
@@ -201,10 +201,10 @@ def commands(
     if not s.held_ends or not s.delayed_ends:
         if not running:
             return []
-        if WITH_WATCH in result.reason:
-            return _ask_the_sender(result)
-        if AT_BOTH_ENDS in result.reason:
-            return _record_at_both_ends(result)
+        if result.undecided and result.undecided.record is Recording.ASKING_THE_KERNEL:
+            return _ask_the_sender(result, result.undecided)
+        if result.undecided and result.undecided.record is Recording.AT_BOTH_ENDS:
+            return _record_at_both_ends(result, result.undecided)
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by)]
@@ -319,14 +319,15 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
     return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [capture])]
 
 
-def _ask_the_sender(result: Result) -> list[tuple[str, list[str]]]:
+def _ask_the_sender(result: Result, undecided: Undecided) -> list[tuple[str, list[str]]]:
     """If packets do not show what was held: ask the kernel of the end that sent the data."""
-    most = _most_undecided(result)
-    named = next(obstacle for obstacle, why in WHY.items() if why in result.reason)
+    most = _most_undecided(result, undecided)
     ends = [
         end for end in result.summary.undecided_ends if any(_is_at(one, end) for one in (most.client, most.server))
     ]
-    sender: UndecidedEnd | Endpoint = max(ends, key=lambda end: end.unresolved.get(named, 0), default=most.server)
+    sender: UndecidedEnd | Endpoint = max(
+        ends, key=lambda end: end.unresolved.get(undecided.obstacle, 0), default=most.server
+    )
     there = f"In a shell on {_host(sender)}, as root, while it is slow"
     return [
         (
@@ -337,15 +338,15 @@ def _ask_the_sender(result: Result) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _most_undecided(result: Result) -> Connection:
-    """The connection with the most unresolved candidates, to the server that the reason names, if any."""
-    named = [one for one in result.connections if result.reason.startswith(f"{one.server}: ")]
+def _most_undecided(result: Result, undecided: Undecided) -> Connection:
+    """The connection with the most unresolved candidates, to the server that is named, if any."""
+    named = [one for one in result.connections if str(one.server) == undecided.server]
     return max(named or result.connections, key=lambda connection: connection.unresolved)
 
 
-def _record_at_both_ends(result: Result) -> list[tuple[str, list[str]]]:
+def _record_at_both_ends(result: Result, undecided: Undecided) -> list[tuple[str, list[str]]]:
     """If the path hides what was held: record at both ends of the connection with the most unresolved candidates."""
-    most = _most_undecided(result)
+    most = _most_undecided(result, undecided)
     client, server = most.client, most.server
     if _is_one_host(client, server):
         return []
