@@ -23,7 +23,7 @@ def test_what_the_program_wrote_late_was_not_held_so_long(diagnose, pause_ms, is
     assert hold is not None and wait is not None
     assert hold.high == pytest.approx(wait.p50 - pause_ms, abs=0.5)
     assert f"{hold.high:.1f} ms sooner" in result.summary.remedy
-    assert (f" ms later (median); it was held for {hold} ms of these, " in result.reason) == is_told
+    assert (f" (median); of these it was held for {hold} ms: it was written late" in result.reason) == is_told
     late = "; the program wrote it late" if is_late else ""
     sentence = f"of the median wait, {wait.p50:.1f} ms, the kernel held the data for {hold} ms{late}"
     assert dict(findings(result))["hold"] == sentence

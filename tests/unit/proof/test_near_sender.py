@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nagle_lab.diagnosis.result.verdict import Recording, Undecided
+from nagle_lab.diagnosis.result.verdict import Recording, Undecided, Verdict
 from support.stories import (
     BODY,
     HEADER,
@@ -27,6 +27,8 @@ def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
     assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
     assert result.quality.unresolved == {"like_a_program": 19}
     assert result.undecided == Undecided("like_a_program", None, Recording.ASKING_THE_KERNEL)
+    assert result.concluded(Verdict.INCONCLUSIVE, "for more").undecided == result.undecided
+    assert result.concluded(Verdict.CLEAN, "all the same").undecided is None
 
 
 @pytest.mark.parametrize(("port", "says"), [(81, "10.0.0.2:81: 20 answered exchanges; 19 "), (0, "1000 ")])

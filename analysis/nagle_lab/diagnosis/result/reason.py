@@ -31,7 +31,7 @@ def _stall_reason(summary: Summary) -> str:
     held, delayed = summary.who_held, summary.who_delayed
     if summary.is_mutual:
         held, delayed = f"{held} each", "the other"
-    late = f"; it was held for {summary.hold_ms} ms of these, for it was written late" if _is_late(summary) else ""
+    late = f"; of these it was held for {summary.hold_ms} ms: it was written late" if _is_late(summary) else ""
     few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
     return (
         f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "

@@ -362,7 +362,8 @@ class Result(msgspec.Struct, frozen=True):
 
     def concluded(self, verdict: Verdict, reason: str) -> Self:
         """The same result, with that verdict and reason; docs/proof.md has a table of where these are decided."""
-        return replace(self, verdict=verdict, reason=reason)
+        undecided = self.undecided if verdict is Verdict.INCONCLUSIVE else None
+        return replace(self, verdict=verdict, reason=reason, undecided=undecided)
 
     @property
     def is_one_way(self) -> bool:
