@@ -219,7 +219,7 @@ def test_too_little_traffic_says_so():
     with stalling() as program:
         program.send_signal(signal.SIGSTOP)
         code, out, err = switch(program.pid, "on", "--yes", "--seconds=1")
-        assert (code, "There was no stall before" in out) == (3, True), out + err
+        assert (code, "There was no stall to remove" in out) == (3, True), out + err
         program.send_signal(signal.SIGCONT)
 
 
