@@ -284,6 +284,31 @@ def test_what_offload_merges_at_one_end_is_found_at_the_other(at):
     assert pair.matched == pair.results[0].summary.stalls == pair.results[1].summary.stalls >= 18
 
 
+def test_segmentation_offload_at_one_end_hides_no_acks_of_the_other(at):
+    """Each reply ends in two writes; before these it has 14 full segments, one packet where it leaves its host."""
+
+    def large_reply(c: Conversation, _: int) -> None:
+        c.client_sends(100, after_ns=2 * MS)
+        for _ in range(14):
+            c.server_sends(1448, after_ns=1 * US, flags="A")
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(200, after_ns=100 * US)
+        c.client_acks(after_ns=40 * MS)
+        c.server_sends(300, after_ns=10 * US)
+        c.client_acks(after_ns=10 * US)
+
+    conversation = talk(large_reply, rtt_ns=20 * MS)
+    merged: list[Segment] = []
+    for one in conversation.seen_at("server"):
+        if one.length == 1448 and merged[-1].length % 1448 == 0 < merged[-1].length:
+            merged[-1] = replace(merged[-1], length=merged[-1].length + 1448)
+        else:
+            merged.append(one)
+    pair = analyze_same_traffic(at(conversation, "client"), at(merged, "server"))
+    assert pair.connections == 1
+    assert pair.matched == pair.results[0].summary.stalls == pair.results[1].summary.stalls >= 18
+
+
 @pytest.mark.parametrize(("coarse", "verdict"), [("client", "STALL"), ("server", "INCONCLUSIVE")])
 def test_a_coarse_clock_matters_where_the_data_is_sent(at, coarse, verdict):
     """How late ACKs were a clock of 1 ms tells, too; how soon they released the data it does not."""

@@ -56,10 +56,17 @@ class SameConnection:
         return all(min(self.both("packets", side)) and not self._lacks_acks(side) for side in (0, 1))
 
     def _lacks_acks(self, side: int) -> bool:
-        """Whether one capture has far fewer packets of that side without data, relative to the data of its peer."""
-        packets, data, of_peer = self.both("packets", side), self.both("data_segments", side), 1 - side
+        """Whether one capture has far fewer packets of that side without data, relative to its peer's bytes of data.
+
+        Not to its packets with data: segmentation offload makes one of several, at one end only.
+        """
+        packets, data, received = (
+            self.both("packets", side),
+            self.both("data_segments", side),
+            self.both("payload", 1 - side),
+        )
         without_data = [packets[at] - data[at] for at in (0, 1)]
-        shares = [without_data[at] / max(self.both("data_segments", of_peer)[at], 1) for at in (0, 1)]
+        shares = [without_data[at] / max(received[at], 1) for at in (0, 1)]
         return max(without_data) >= COMPARABLE and min(shares) < FEWER_ACKS * max(shares)
 
     @cached_property
