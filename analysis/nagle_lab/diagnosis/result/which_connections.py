@@ -18,14 +18,17 @@ def busiest(result: Result, among: Iterable[Connection] | None = None) -> Connec
 
 
 def stalled_upstreams(result: Result) -> list[str]:
-    """The servers ("address:port", sorted) of stalled connections that were opened by the host of another server.
+    """The servers ("address:port", sorted) of stalled connections that another server may have opened.
 
-    That is a proxy, or an application with a database, whose own clients' connections do not stall. On loopback all
-    servers are on one host, so there it is only a possibility. The first 2,000 connections are looked at.
+    That is a proxy, or an application with a database, whose own clients' connections do not stall. It may have
+    opened a connection from its own address; or from another one, of loopback for example, that asks none of the
+    other servers anything. On loopback all servers are on one host, so there it is only a possibility. The first
+    2,000 connections are looked at.
     """
     connections = list(islice(result.connections, LOOKED_AT))
     stalled = [connection for connection in connections if connection.stalls]
     servers = {connection.server for connection in stalled}
-    others = {connection.server for connection in connections if connection.exchanges} - servers
-    hosts = {server.ip for server in others}
-    return sorted({str(connection.server) for connection in stalled if connection.client.ip in hosts})
+    others = [one for one in connections if one.exchanges and one.server not in servers]
+    hosts, clients = {one.server.ip for one in others}, {one.client.ip for one in others}
+    opened = (one for one in stalled if others and (one.client.ip in hosts or one.client.ip not in clients))
+    return sorted({str(one.server) for one in opened})
