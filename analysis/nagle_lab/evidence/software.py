@@ -44,7 +44,7 @@ PHP = NodelaySetting(
 PERL = NodelaySetting("Perl", "setsockopt($socket, IPPROTO_TCP, TCP_NODELAY, 1)  # use Socket qw(:all)")
 ERLANG = NodelaySetting("Erlang and Elixir", "gen_tcp options: {nodelay, true}  % nodelay: true")
 C = NodelaySetting("C and C++", "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);")
-SSH = NodelaySetting("OpenSSH", "nothing to set: it sets TCP_NODELAY itself, once the user is authenticated")
+SSH = NodelaySetting("OpenSSH", "set by itself for a session; by older releases not for forwarding alone (ssh -N -L)")
 RSYNC = NodelaySetting("rsync", "rsync --sockopts=TCP_NODELAY; in rsyncd.conf: socket options = TCP_NODELAY")
 HAPROXY = NodelaySetting("HAProxy", "on by default; option http-no-delay for interactive traffic")
 COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)

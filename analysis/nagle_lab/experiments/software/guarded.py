@@ -188,9 +188,10 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     before, missing = (what_is_missing(one, selection.of(one)) for one in (result, other))
     if other.verdict is Verdict.STALL:
         protection = Protection.OPTION
+        held_by = "both ends" if s.held_by == "both" else f"the {s.held_by}"
         why = (
             f"the option protects it: with TCP_NODELAY taken away, {s.stalled_exchanges} of {s.exchanges} exchanges "
-            f"stalled, held by the {s.held_by}"
+            f"stalled, held by {held_by}"
         )
     elif reason := _why_unknown(second, other, selection, missing, before):
         protection, why = Protection.UNKNOWN, f"{reason}: what protects it is not known"
