@@ -97,6 +97,27 @@ def test_data_that_crosses_the_release_is_not_what_that_answers(diagnose, positi
     assert result.summary.stalls == held
 
 
+def test_full_segments_behind_a_small_one_are_not_sent_by_who_waits_for_each_piece(diagnose):
+    """A chunked reply: header, a chunk whose tail is held until the ACK of its beginning, and five bytes at the end.
+
+    Each piece is as large in every reply, and followed an ACK.
+    """
+
+    def chunked(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(156, after_ns=100 * US)
+        for _ in range(2):
+            c.server_sends(1448, after_ns=5 * US, flags="A")
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(111, after_ns=RELEASE)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(5, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(chunked, exchanges=40, rtt_ns=5 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 39)  # all but the first
+
+
 def test_loss_probes_of_held_data_take_no_stall_away(diagnose):
     """Some late ACKs are lost behind the capture: a probe sends what is held, and still echoes what came before."""
 

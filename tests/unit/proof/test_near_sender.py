@@ -31,6 +31,22 @@ def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
     assert result.concluded(Verdict.CLEAN, "all the same").undecided is None
 
 
+@pytest.mark.parametrize(
+    ("quick_acks", "slowest_us", "verdict"),
+    [(6, 20, "STALL"), (2, 20, "INCONCLUSIVE"), (6, 90, "STALL"), (2, 90, "INCONCLUSIVE")],
+)
+def test_one_hop_before_the_sender_releases_may_take_twice_its_answer(diagnose, quick_acks, slowest_us, verdict):
+    """At the bridge that a server is behind: all that its kernel does takes 60 us there, and its client is far."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        request_ack = 10 * US if number < quick_acks else None
+        later_us = slowest_us if number % 7 == 0 else number % 7 * 3
+        two_part_reply(c, request_ack=request_ack, ack=LATE, body=(15 + later_us) * US)
+
+    result = diagnose(talk(exchange, 30, rtt_ns=10 * MS).seen_at(0.995))
+    assert result.verdict == verdict
+
+
 @pytest.mark.parametrize(("port", "says"), [(81, "10.0.0.2:81: 20 answered exchanges; 19 "), (0, "1000 ")])
 def test_a_busy_server_hides_nothing_of_another(diagnose, port, says):
     """A thousand pauses of one say nothing of twenty releases of the other, which may have been held, or not."""

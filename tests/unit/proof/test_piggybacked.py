@@ -289,6 +289,29 @@ def test_without_a_handshake_what_no_woken_program_sends_so_soon_stays_open(diag
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"ack_on_data": 59})
 
 
+def test_without_a_handshake_waits_of_any_length_are_no_path_that_varies(diagnose):
+    """Nothing shows how long the path takes."""
+    c = Conversation()
+    for number in range(60):
+        c.client_sends(50, after_ns=(6 + number * 7 % 33) * MS)
+        c.server_sends(30 + 13 * number % 170, after_ns=(20 + number % 5) * US)
+    result = diagnose(c.segments)
+    assert (result.verdict, set(result.quality.unresolved)) == ("INCONCLUSIVE", {"ack_on_data"})
+
+
+@pytest.mark.parametrize(("answers_us", "verdict"), [(15, "INCONCLUSIVE"), (150, "CLEAN")])
+def test_an_answer_is_later_than_anything_that_early_acks_release(diagnose, answers_us, verdict):
+    """Seen at a client that asks again 25 ms after a reply; the first part of each was acknowledged at once."""
+
+    def ask(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST, after_ns=(25 + number % 6) * MS)
+        c.server_sends(HEADER, after_ns=answers_us * US + number % 7 * US)
+        c.client_acks(after_ns=10 * US)
+        c.server_sends(BODY, after_ns=RELEASE)
+
+    assert diagnose(talk(ask, exchanges=60, rtt_ns=10 * MS).seen_at("client")).verdict == verdict
+
+
 def test_a_quick_client_whose_questions_are_seldom_answered_late_is_clean_without_its_handshake(diagnose):
     c = Conversation()
     c.handshake()
@@ -451,6 +474,38 @@ def test_answers_are_as_quick_where_the_question_acknowledged_nothing_new(diagno
         if number % 3 == 0:
             c.client_acks(after_ns=10 * US)
     assert diagnose(c.seen_at("server")).verdict == "CLEAN"
+
+
+@pytest.mark.parametrize(
+    ("acked_every", "told", "told_us", "answers_us", "position", "verdict"),
+    [
+        (4, 98, 15, 60, "client", "STALL"),
+        (40, 98, 15, 60, "client", "INCONCLUSIVE"),  # hardly any answers to data that acknowledges nothing new
+        (4, 12, 15, 60, "client", "CLEAN"),  # as long as its answers: it may have been awake
+        (4, 98, 60, 60, "client", "CLEAN"),  # as late as its answers
+        (4, 98, 15, 18, "client", "CLEAN"),  # answers as soon
+        (4, 98, 15, 60, "server", "CLEAN"),  # the path is in between
+    ],
+)
+def test_what_a_kernel_sends_stands_apart_from_a_program_s_answers(
+    diagnose, acked_every, told, told_us, answers_us, position, verdict
+):
+    """A broker's client: it answers what it gets, and tells something itself in one of four exchanges."""
+    c = Conversation(rtt_ns=8 * US)
+    c.handshake(after_ns=15 * US)
+    for number in range(80):
+        c.server_sends(90, after_ns=(7 + number * 7 % 11) * MS)
+        if number % 4 == 1:
+            c.client_sends(told, after_ns=told_us * US)  # written 3 ms ago
+            c.server_sends(15, after_ns=200 * US)
+        if number % 4 == 2:
+            c.client_acks(after_ns=1 * US)
+        c.client_sends(12, after_ns=(answers_us + number * 5 % 40) * US)
+        if number % acked_every == 3:
+            c.server_acks(after_ns=1 * US)
+    result = diagnose(c.seen_at(position))
+    assert result.verdict == verdict
+    assert result.summary.stalls == (20 if verdict == "STALL" else 0)
 
 
 @pytest.mark.parametrize(("pushes", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])

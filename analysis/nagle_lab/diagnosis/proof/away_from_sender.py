@@ -346,7 +346,8 @@ def _is_one_in_flight(prompt: Candidates, observed: Observed) -> bool:
     Nagle's algorithm merges what it holds; so if nothing is merged, the program itself waits for each piece's ACK, or
     keeps that pace.
     """
-    early = observed.early
+    # A program that waits for each piece's ACK sends no full segments behind a small one.
+    early = observed.early.only(observed.early.since_full < 0)
     soon = early.only(early.ack_to_release <= highest(prompt.ack_to_release))
     both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
     most_common = Counter((int(one), int(other)) for one, other in both).most_common(PIECES)

@@ -53,7 +53,7 @@ def late_candidates(c: Candidates, observed: Observed, judged: Judged) -> Candid
     # Data comes when its program likes, so only handshakes and pure ACKs in time show how long it was under way.
     in_time = [ack - peer_fastest for ack in peers.ack if 0 <= ack - peer_fastest < margin]
     others = [*peers.handshake_more, *in_time]
-    if len(piggybacked) and _all_else_is_as_late(piggybacked.late_by(peer_fastest), others, enough=1):
+    if len(piggybacked) and others and _all_else_is_as_late(piggybacked.late_by(peer_fastest), others, enough=1):
         piggybacked = piggybacked.none
     return pure | piggybacked
 

@@ -8,12 +8,14 @@ docs/proof.md, rule 5.
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from itertools import accumulate, pairwise
 from statistics import correlation, pstdev
 
 from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_sent_unasked
-from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, median, percentile, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, lowest, median, percentile, pick, total
 from nagle_lab.diagnosis.observed.enough import (
+    A_FEW,
     COMPARABLE,
     CONCLUSIVE,
     HARDLY_ANY,
@@ -47,6 +49,7 @@ SURELY_KERNEL = 1.3  # times its answers to SYNs: a kernel takes no longer, the 
 # Share of the data stamped before the ACK that it was captured behind: if it is larger, two clocks stamped the two
 # directions, and it is not known how soon the data followed.
 MOST_STAMPED_BEFORE = 0.1
+STANDS_APART = 0.5  # of those that a kernel sent: no more come later, but at most twice as late
 SELDOM = 0.1  # of the answers at the sender: if so few are as quick as releases, that is chance
 SELDOM_AWAY = 0.25  # the same away from the sender, where data that crosses is as quick by chance
 
@@ -92,6 +95,8 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     near = piggybacked.only(piggybacked.ack_to_release < PAUSE)
     if len(near) < COMPARABLE:
         return
+    if len(apart := _apart_from_answers(near, observed)):
+        near = apart
     middle = percentile(near.ack_to_release, 50)
     if not middle:  # a simulator, in which answers take no time either
         judged.leave_open(near, Obstacle.ACK_ON_DATA)
@@ -115,6 +120,23 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         judged.leave_open(prompt - alike, Obstacle.ACK_ON_DATA)
     elif is_kernel or _may_be_by_kernel(middle, prompt, c, observed):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
+
+
+def _apart_from_answers(near: Candidates, observed: Observed) -> Candidates:
+    """Those that a kernel sent, if most others are answers of a program, which sleeps until the data arrives.
+
+    At the sender only, where a kernel's times stand apart from those of a woken program. A program that happens to be
+    awake answers as soon; so some must have lengths that answers seldom have.
+    """
+    limit = min(SOONEST_WOKEN, _slowest_like_syns(observed))
+    quick = near.released_within(0, limit)
+    if observed.nearer_end != "sender" or not CONCLUSIVE <= len(quick) < len(near) / 2:
+        return near.none
+    if len(near.released_within(limit, 2 * limit)) > STANDS_APART * len(quick):
+        return near.none
+    of_quick, of_all = Counter(listed(quick.released_bytes)), Counter(listed(near.released_bytes))
+    no_answers = sum(times for length, times in of_quick.items() if 2 * times > of_all[length])
+    return quick if no_answers >= max(A_FEW * len(quick), CONCLUSIVE) else near.none
 
 
 def _answers_as_soon(prompt: Candidates, observed: Observed) -> bool:
@@ -213,8 +235,19 @@ def _may_have_waited(prompt: Candidates, c: Candidates, observed: Observed, low:
         or _are_nearly_all_merged(prompt, observed)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, observed)
-        or _early_acks_release(prompt, observed)
+        or (_early_acks_release(prompt, observed) and not _is_later_than_kernel(prompt, observed))
     )
+
+
+def _is_later_than_kernel(prompt: Candidates, observed: Observed) -> bool:
+    """Whether even the soonest comes later than nine of ten of what early pure ACKs released (away from the
+    sender): these are a program's answers.
+    """
+    if not observed.is_away:
+        return False
+    low, high = round_trip_bounds(observed.sender_fastest)
+    kernel = observed.early.on_connections_of(prompt).released_within(low, high).ack_to_release
+    return len(kernel) >= COMPARABLE and lowest(prompt.ack_to_release) > percentile(kernel, 90)
 
 
 def _times_not_held(c: Candidates, observed: Observed) -> int:

@@ -71,12 +71,16 @@ def _slowest_of_slow_stack(pure: Candidates, near: Candidates, observed: Observe
 
 
 def _slowest_at_sender(near: Candidates, observed: Observed) -> float:
-    if _are_alike(near, observed) or observed.setting.resolution > FINE:
+    if observed.setting.resolution > FINE:
         return HELD_ALIKE
     usual, acks = _usual_answer(observed), below_near(observed.program.reactions.ack)
     # One SYN may be answered late on a busy host; a machine is only slow if its own ACKs take as long.
     surely_slow = min(usual, percentile(acks, 50)) if acks else usual
-    limit = max(HELD, min(SYN_ANSWERS * surely_slow, HELD_ALIKE))
+    # With its handshake, several ACKs show if it was captured one hop before the sender, on a bridge for example.
+    is_known = len(acks) >= COMPARABLE and bool(observed.program.reactions.handshake)
+    if _are_alike(near, observed):
+        return max(HELD_ALIKE, min(SYN_ANSWERS * surely_slow, AT_PEER_ALIKE)) if is_known else HELD_ALIKE
+    limit = max(HELD, min(SYN_ANSWERS * surely_slow, AT_PEER if is_known else HELD_ALIKE))
     if not observed.program.reactions.handshake or not _is_none_sooner_than_woken(near):
         return limit
     return limit if _early_releases_are_as_soon_as_syns(observed) else min(limit, SURELY_SYN_ANSWERS * usual)
