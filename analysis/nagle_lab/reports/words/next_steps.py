@@ -35,7 +35,8 @@ _STEPS = {
     ),
     Cause.DELAYED_ACK: (
         "a program paused, between its writes or before its next request; an ACK came late during that pause, but "
-        "TCP held nothing. Look at what the program does then"
+        "TCP held nothing. Look at what the program does then; a proxy waits for its upstream: capture that, too, "
+        "with -i any"
     ),
     Cause.SERVER_THINK: (
         "the server replies late, and not because of TCP: profile it, or capture its own connections "
