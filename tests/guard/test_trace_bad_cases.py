@@ -308,6 +308,29 @@ def test_tls_by_openssl_in_c(tmp_path, certificate):
     assert functions == ["header", "body"], "before the encryption"
 
 
+def test_messages_that_sendmmsg_sends_together_have_their_lengths(tmp_path):
+    """Of two messages in one call the second is held, and the body with it: so one call made both segments."""
+    found = writes_of_c(
+        tmp_path,
+        """
+        #include <sys/uio.h>
+        int main(int count, char **words) {
+            int peer = accept(atoi(words[1]), 0, 0);
+            struct iovec parts[2] = {{buffer, 120}, {buffer, 80}};
+            while (read(peer, buffer, sizeof buffer) > 0) {
+                struct mmsghdr messages[2] = {{{.msg_iov = parts, .msg_iovlen = 1}},
+                                              {{.msg_iov = parts + 1, .msg_iovlen = 1}}};
+                sendmmsg(peer, messages, 2, 0);
+                send(peer, buffer, 600, 0);
+            }
+        }
+        """,
+        "-D_GNU_SOURCE",
+    )
+    all_named(found, (200, 200))
+    assert found.groups[0].trigger.call == found.groups[0].held.call == "sendmmsg"
+
+
 def test_io_uring_is_said(tmp_path):
     """The header by a call, the body by io_uring: no pair is named, and the line says why."""
     if platform.machine() not in ("x86_64", "aarch64"):

@@ -40,9 +40,13 @@ print "no socket $got, $before, ", scalar(grep { /nagle/ } @INC), "\\n";
 
 
 @pytest.mark.skipif(not shutil.which("perl") or not shutil.which("strace"), reason="there is no Perl, or no strace")
-def test_the_hook_names_the_line_and_changes_nothing(tmp_path):
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_the_hook_names_the_line_and_changes_nothing(tmp_path, is_strict):
     program = tmp_path / "server.pl"
-    program.write_text(PROGRAM)
+    undeclared = PROGRAM.replace("use strict; ", "").replace(
+        "socketpair(my $one, my $other", "socketpair($one, $other"
+    )
+    program.write_text(PROGRAM if is_strict else undeclared)
     marks = tmp_path / "marks"
     options = hooking.loading({}, stacks=False)["PERL5OPT"]
     command = ["strace", "-f", "-e", "trace=rmdir", "-o", marks, "-E", f"PERL5OPT={options}", "perl", program]

@@ -119,6 +119,8 @@ def writes_of_traced(
     if not result.stalls:
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
+        if not result.source.tcp_packets:
+            problem = "no TCP segment passed in the traced run: see whether the command did the same a second time"
         nothing = msgspec.structs.replace(empty, problem=problem, notes=notes)
         return stall_writes.compared(nothing, s.exchanges, s.stalled_exchanges)
     found = join([capture], result, trace)

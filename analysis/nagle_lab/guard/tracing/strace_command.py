@@ -38,7 +38,8 @@ def attaching(pids: Sequence[int], file: Path, *, stacks: bool) -> list[str]:
 def _options(stacks: bool) -> list[str]:
     calls = ",".join(f"?{name}" for name in f"{_WRITES},{_STARTS},{_MARK}".split(","))
     options = ["-f", "-q", "-I", "waiting", "-ttt", "-yy", "-Y", "-s", "0", "-e", f"trace={calls}"]
-    return [*options, *(["-k"] if stacks else []), "-e", "signal=none"]
+    whole = ["-e", "abbrev=!sendmmsg"]  # with the length of each of its messages, which -s 0 leaves out
+    return [*options, *whole, *(["-k"] if stacks else []), "-e", "signal=none"]
 
 
 def bounded(file: Path, most_bytes: int = MOST_BYTES) -> str:

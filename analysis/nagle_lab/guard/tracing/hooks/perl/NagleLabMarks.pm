@@ -132,7 +132,7 @@ my $stop = sub {
         @nagle_lab = NagleLabMarks::handles(NagleLabMarks::statement($file, $line));
         for my $one (@nagle_lab) {
             $nagle_lab = $one->[1] =~ s/^(?=[A-Z])/$one->[1] =~ m{^STD} ? "\\*main::" : "\\*${package}::"/er;
-            my $handle = $nagle_lab eq "" ? select : eval $nagle_lab;
+            my $handle = $nagle_lab eq "" ? select : eval "package $package; no strict; $nagle_lab";
             my $number = defined $handle ? NagleLabMarks::number($handle) : undef;
             NagleLabMarks::mark($number, 0, $one->[0], NagleLabMarks::frames()) if defined $number;
         }
