@@ -170,13 +170,15 @@ def test_captures_for_which_a_folder_has_no_room_are_kept_beside_the_recording(s
     assert nagle_lab.analyze(Path(said) / "test_two.py_test_clean.pcapng").verdict == "CLEAN"
 
 
-def test_what_passed_before_a_crash_is_kept(suite):
+@pytest.mark.parametrize("folder", [None, "kept"])
+def test_what_passed_before_a_crash_is_kept(suite, folder):
     suite.write(
         "test_two.py",
         "import os, signal\nfrom net import *\ndef test(): talk(); os.kill(os.getpid(), signal.SIGSEGV)\n",
     )
-    ended = suite.run("--nagle", "-p", "no:faulthandler")
-    (crashed,) = suite.temporary.glob("nagle-lab-*/crashed.pcapng")
+    keep = [f"--nagle-keep={suite.folder / folder}"] if folder else []
+    ended = suite.run("--nagle", "-p", "no:faulthandler", *keep)
+    (crashed,) = suite.folder.glob("kept/*") if folder else suite.temporary.glob("nagle-lab-*/crashed.pcapng")
     assert (
         ended.code == 139 and f"pytest was ended by signal 11; what passed is in {crashed}" in ended.out + ended.err
     )
@@ -519,7 +521,9 @@ def test_tracing_without_strace_and_without_nagle(suite, tmp_path, monkeypatch):
     assert said.startswith("STALL: ") and "trace strace is not installed: install the package strace" in said
 
 
-@pytest.mark.parametrize("start", [start_again, partial(prepare_workers, None)], ids=["here", "in workers"])
+@pytest.mark.parametrize(
+    "start", [partial(start_again, None), partial(prepare_workers, None)], ids=["here", "in workers"]
+)
 def test_a_disk_without_room_to_record_is_said_in_one_line(start, monkeypatch, capsys):
     """Before a test has run: no traceback, and no exit code of pytest."""
 

@@ -63,7 +63,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     if _needs_namespace(options) and not (getattr(options, "numprocesses", None) or getattr(options, "tx", None)):
         from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
 
-        start_again()
+        start_again(options.nagle_keep)
     return (yield)
 
 
@@ -78,7 +78,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from nagle_lab.cli.pytest_plugin.start import start_again  # noqa: PLC0415 - only with --nagle
 
     config.pluginmanager.getplugin("capturemanager").suspend_global_capture(in_=True)
-    start_again()
+    start_again(config.option.nagle_keep)
     return None
 
 

@@ -14,14 +14,16 @@ from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 PREFIX = "nagle-lab-pytest-"  # of the folder in which captures are kept
 
 
-def start_again() -> NoReturn:
+def start_again(keep: str | None) -> NoReturn:
     """Run pytest again in a namespace, and exit with its exit code; like exec, this ends nothing begun here, such as
     coverage.
+
+    ``keep`` is the folder in which captures are kept; None: one is made.
     """
     base = None
     try:
         base = folder_for_captures()
-        code = _run(base)
+        code = _run(base, Path(keep).absolute() if keep else base)
     except NagleLabError as error:
         tell(f"--nagle: {error}")
         code = error.exit_code
@@ -38,7 +40,7 @@ def start_again() -> NoReturn:
     os._exit(code)
 
 
-def _run(base: Path) -> int:
+def _run(base: Path, kept: Path) -> int:
     require_linux()
     from nagle_lab.cli.pytest_plugin.recording import recorded_so_far  # noqa: PLC0415 - Linux only
     from nagle_lab.guard.recording.run_command import HowToRun, run  # noqa: PLC0415 - Linux only
@@ -63,7 +65,8 @@ def _run(base: Path) -> int:
     if outcome.status is None:
         raise NagleLabError(f"pytest could not be started in a namespace: {outcome.problem}")
     if outcome.signal and outcome.captured:
-        crashed = base / "crashed.pcapng"
+        kept.mkdir(parents=True, exist_ok=True)
+        crashed = kept / "crashed.pcapng"
         crashed.write_bytes(b"".join(map(Path.read_bytes, recorded_so_far(folder))))
         tell(f"--nagle: pytest was ended by signal {outcome.signal}; what passed is in {crashed}")
     return outcome.status
