@@ -90,6 +90,7 @@ def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path, c
 def test_no_view_of_a_command_has_steps_for_what_is_slow_or_still_runs(stalls, clean):
     assert "no idle gap" not in (clean[1] / "page.html").read_text() + (clean[1] / "page.md").read_text()
     text = (stalls[1] / "page.html").read_text()
+    assert "TCP_NODELAY in Python, the language of " in text and "the capture does not show" not in text
     assert "socket.TCP_NODELAY, 1" in text and "ss -tlnp" not in text and "ip route" not in text
 
 

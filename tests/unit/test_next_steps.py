@@ -1,6 +1,7 @@
 """What the screen says to do next: where the time went, which software holds, and lines to paste."""
 
 import io
+import shlex
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -405,11 +406,14 @@ def test_the_language_of_what_was_traced(changed, named, known_by):
         ("./serve.pl --port 80", ("Perl", "serve.pl")),
         ("python3 drive.py node server.js", None),
         ("sh -c ./run", None),
+        ("sh -c 'perl serve.pl & exec ask 80'", ("Perl", "serve.pl")),
+        ("bash -lc 'node server.js & python3 drive.py'", None),
+        ("sh -c 'echo \"unfinished'", None),
     ],
 )
 def test_the_language_of_a_command_is_known_if_all_it_names_has_one(command, named):
     """A test in one language may start a server in another."""
-    found = language_of_command(command.split())
+    found = language_of_command(shlex.split(command))
     assert (found and (found[0].software, found[1])) == named
 
 

@@ -134,12 +134,14 @@ class Exports:
         about: Sequence[tuple[str, str]] = (),
         took_s: float = 0.0,
         failure: str = "",
+        to_paste: Sequence[tuple[str, Sequence[str]]] | None = None,
     ) -> None:
         """Add a diagnosed capture; ``writes`` are the two writes of each stall, if they are known.
 
         Source outside the folder ``below`` is not shown; None: no limit. ``title`` replaces the file's name as a
         heading; ``about`` are further names and values for Markdown. ``took_s`` is how long a command ran, for JUnit;
-        ``failure`` says how it failed, if it did.
+        ``failure`` says how it failed, if it did. ``to_paste`` are lines to paste, for HTML; None: those that the
+        result suggests.
         """
         named = result.of_file(title) if title else result
         if "junit" in self.files:
@@ -160,7 +162,9 @@ class Exports:
             from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
             sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
-            shown = shown_capture(result, packets, writes, sources, slow=self._slow, title=title, failure=failure)
+            shown = shown_capture(
+                result, packets, writes, sources, slow=self._slow, title=title, failure=failure, to_paste=to_paste
+            )
             self._shown.append(shown)
         for tables in self._tables:
             tables.add(result.source.file, result)

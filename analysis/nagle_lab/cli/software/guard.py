@@ -20,7 +20,7 @@ from nagle_lab.guard.recording.job import Target
 from nagle_lab.guard.recording.run_command import working_folder
 from nagle_lab.guard.tracing.strace_attached import untraced_s
 from nagle_lab.host.children import ending_by_signals
-from nagle_lab.reports.screens.guard import guard_json, show_guarded, title
+from nagle_lab.reports.screens.guard import guard_json, show_guarded, title, to_paste
 from nagle_lab.reports.screens.terminal import console
 
 
@@ -169,8 +169,9 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     shown = result.of_file(run.guarded.capture.name)
     name = title(run, asked.command_line)
     exports.capture(
-        shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s, failure=outcome.failure
-    )
+        shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s, failure=outcome.failure,
+        to_paste=to_paste(run, asked.command_line, packets.software),
+    )  # fmt: skip
     report = guard_json(run, asked.command_line, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)
     show_guarded(run, asked.command_line, packets.written or packets.typical, screen, packets.software)

@@ -27,6 +27,7 @@ class Shown:
     sources: Sequence[Sequence[SourceLines]] = ()  # for each pair of writes the lines around both
     slow: bool = True  # whether the reader looks because it is slow, which is not so for a guarded command
     failure: str = ""  # how that command failed; empty if it did not
+    to_paste: Sequence[tuple[str, Sequence[str]]] | None = None  # None: the commands that the result suggests
 
 
 def shown_capture(
@@ -38,13 +39,15 @@ def shown_capture(
     slow: bool = True,
     title: str = "",
     failure: str = "",
+    to_paste: Sequence[tuple[str, Sequence[str]]] | None = None,
 ) -> Shown:
     """What to show of a diagnosed capture; ``sources`` are the lines of code of each pair of writes.
 
     ``title`` replaces the file's name as a heading; ``failure`` says how the command failed, if it did.
+    ``to_paste`` are the lines to paste; None: those that the result suggests.
     """
     name, verdict, reason = title or result.source.file, result.verdict, result.reason.removeprefix(f"{failure}; ")
-    return Shown(name, verdict, reason, result, packets, None, writes, sources, slow, failure)
+    return Shown(name, verdict, reason, result, packets, None, writes, sources, slow, failure, to_paste)
 
 
 def shown_run(run: Run, packets: Examples) -> Shown:

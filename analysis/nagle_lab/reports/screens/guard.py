@@ -1,7 +1,8 @@
 """A guarded command: its screen, and its JSON ``nagle-lab-guard/1``."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
+_SHELLS = {"sh", "bash", "dash", "ksh", "zsh"}
 _LONGEST = 60  # characters of a command in a headline
 
 
@@ -155,9 +157,24 @@ def language_of_command(command: Sequence[str]) -> tuple[NodelaySetting, str] | 
 
     A test in one language may start a server in another.
     """
-    words = [Path(word).name for word in command if not word.startswith("-")]
+    words = [Path(word).name for word in _words(command) if not word.startswith("-")]
     named = [(found, word) for word in words if (found := setting_by_name(word) or setting_by_file(word))]
-    return named[0] if len({setting.software for setting, _ in named}) == 1 else None
+    if len({setting.software for setting, _ in named}) != 1:
+        return None
+    return next(
+        (one for one in named if setting_by_file(one[1])), named[0]
+    )  # rather the program than its interpreter
+
+
+def _words(command: Sequence[str]) -> Iterator[str]:
+    """The words of a command, and of the script in it, if a shell runs one (sh -c)."""
+    for at, word in enumerate(command):
+        is_script = at >= 2 and command[at - 1].startswith("-") and command[at - 1].endswith("c")
+        if is_script and Path(command[at - 2]).name in _SHELLS:
+            with suppress(ValueError):  # a quotation mark without its counterpart
+                yield from shlex.split(word, comments=True)
+        else:
+            yield word
 
 
 def language(held: Write) -> tuple[NodelaySetting, str] | None:
