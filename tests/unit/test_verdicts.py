@@ -661,6 +661,7 @@ def test_what_a_filter_for_data_leaves_of_a_stall(diagnose, timestamps):
     segments = talk(server_held, timestamps=timestamps).segments
     data_only = diagnose([segment for segment in segments if segment.length])
     assert data_only.verdict == "INCONCLUSIVE"
+    assert data_only.undecided == Undecided(Obstacle.CAPTURE_INCOMPLETE, None, None)
     assert "19 times data followed an ACK that is not in the capture" in data_only.reason
     assert "as if a filter had left them out" in data_only.reason
 

@@ -231,13 +231,13 @@ def _too_much_is_astray(evidence: VerdictInput) -> str:
             f"{times_text(swapped)} data was captured after its acknowledgement, as by two clocks: what "
             "followed a late ACK may seem sent before it; capture at one interface of one host"
         )
-    if evidence.is_data_only and evidence.sent_late > MOST_UNRESOLVED * evidence.judged:
-        return f"{_exchanges_text(evidence.exchanges)}; {times_text(evidence.sent_late)} {_ACKS_LEFT_OUT}"
     return ""
 
 
 def _too_much_is_open(evidence: VerdictInput) -> Decision | None:
-    """INCONCLUSIVE if too many candidates are undecided, of one of several servers or in all; otherwise None."""
+    """INCONCLUSIVE if too many candidates are undecided, of one of several servers or in all, or are not known
+    because a filter left out the ACKs; otherwise None.
+    """
     for server, one in (*evidence.servers.items(), (None, evidence)):  # other servers must not hide one
         if _are_too_many(one):
             obstacle = max(Obstacle, key=lambda each: one.unresolved.get(each, 0))
@@ -245,6 +245,9 @@ def _too_much_is_open(evidence: VerdictInput) -> Decision | None:
             times = times_text(one.unresolved[obstacle])
             reason = f"{f'{server}: ' if server else ''}{_exchanges_text(one.exchanges)}; {times} {why}"
             return Decision(Verdict.INCONCLUSIVE, reason, Undecided(obstacle, server, record))
+    if evidence.is_data_only and evidence.sent_late > MOST_UNRESOLVED * evidence.judged:
+        reason = f"{_exchanges_text(evidence.exchanges)}; {times_text(evidence.sent_late)} {_ACKS_LEFT_OUT}"
+        return Decision(Verdict.INCONCLUSIVE, reason, Undecided(Obstacle.CAPTURE_INCOMPLETE, None, None))
     return None
 
 
