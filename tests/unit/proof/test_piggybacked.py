@@ -508,6 +508,23 @@ def test_what_a_kernel_sends_stands_apart_from_a_program_s_answers(
     assert result.summary.stalls == (20 if verdict == "STALL" else 0)
 
 
+def test_where_most_is_a_kernel_s_what_comes_a_little_later_was_held_too(diagnose):
+    """Each fifth time it takes 40 us. Answers to data that acknowledges nothing new take 300 us."""
+    c = Conversation(rtt_ns=8 * US)
+    c.handshake(after_ns=15 * US)
+    for number in range(80):
+        c.server_sends(90, after_ns=(7 + number * 7 % 11) * MS)
+        if number % 4 == 2:
+            c.client_acks(after_ns=1 * US)
+        c.client_sends(98, after_ns=(15 if number % 5 else 40) * US)
+        if number % 4 == 3:
+            c.server_acks(after_ns=1 * US)
+            c.server_sends(90, after_ns=7 * MS)
+            c.client_sends(12, after_ns=300 * US)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 79)  # nothing comes before the first
+
+
 @pytest.mark.parametrize(("pushes", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
 def test_what_follows_data_that_the_peer_pushes_by_a_clock_may_have_been_held(diagnose, pushes, verdict):
     """A remote desktop: a picture every 33 ms; the pointer every 16, each second movement right behind a picture."""
