@@ -21,7 +21,7 @@ import atheris
 
 with atheris.instrument_imports(include=["nagle_lab"]):
     from nagle_lab.capture.capture import open_capture
-    from nagle_lab.diagnosis.findings import Findings
+    from nagle_lab.diagnosis.findings import find
     from nagle_lab.diagnosis.summary import summarize
     from nagle_lab.errors import NagleLabError
 
@@ -61,7 +61,7 @@ def outcome(path: str, engine: Callable[..., Any], window_bytes: int) -> str | N
             for _ in capture.read(following):
                 following.drain()
             following.finish()
-            return summarize(capture, following.totals(), Findings(following.tables), None).to_json()
+            return summarize(capture, following.totals(), find(following.tables), None).to_json()
     except NagleLabError as error:
         assert str(error).isprintable(), "an error is one printable line"
         return None

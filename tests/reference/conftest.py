@@ -10,7 +10,7 @@ from nagle_lab.diagnosis.findings import Findings
 from nagle_lab.diagnosis.proof.outcomes import Judged
 
 
-def decided(judged: Judged) -> list[int]:
+def rows_of(judged: Judged) -> list[int]:
     """The rows of all candidates that something was decided of."""
     rows = [*judged.stalls, *(rows for _, rows in judged.rejected), *(rows for _, rows in judged.unresolved)]
     return [int(row) for some in rows for row in some]
@@ -20,13 +20,13 @@ def decided(judged: Judged) -> list[int]:
 def no_candidate_is_decided_twice() -> Iterator[None]:
     """Said at the end of a module, where no test that is expected to fail hides it."""
 
-    def count(self, judged, *candidates) -> None:
-        if max(Counter(decided(judged)).values(), default=1) > 1:
+    def add(self, some) -> None:
+        if max(Counter(rows_of(some.judged)).values(), default=1) > 1:
             twice.append(os.environ["PYTEST_CURRENT_TEST"])
-        original(self, judged, *candidates)
+        original(self, some)
 
-    original, twice = Findings._count_judged, []
+    original, twice = Findings.add, []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Findings, "_count_judged", count)
+        patched.setattr(Findings, "add", add)
         yield
     assert twice == []

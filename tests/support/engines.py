@@ -11,7 +11,7 @@ from nagle_lab.capture.pcap import MAGICS, PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import Facts, StoppedError
 from nagle_lab.capture.window import WINDOW_BYTES, Window
-from nagle_lab.diagnosis.findings import Findings
+from nagle_lab.diagnosis.findings import find
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
@@ -86,7 +86,7 @@ def plainly(content: bytes, *, exchanges: bool = True) -> dict[str, Any]:
 
 def found_in(said: dict[str, Any]) -> dict[str, Any]:
     """What the diagnosis finds in that."""
-    findings = Findings(tables_of(said))
+    findings = find(tables_of(said))
     return {
         "stalls": list(findings.stalls.rows()),
         "connections": list(findings.connections.rows()),

@@ -192,7 +192,7 @@ class Analysis:
     ) -> "Result":
         """The result of what the engine found; with two captures of the same traffic, by what both show."""
         # Imported this late, so that a caller can import them while a large capture is being read.
-        from nagle_lab.diagnosis.findings import Findings  # noqa: PLC0415
+        from nagle_lab.diagnosis.findings import find  # noqa: PLC0415
         from nagle_lab.diagnosis.summary import summarize  # noqa: PLC0415
 
         engine.finish()
@@ -201,7 +201,7 @@ class Analysis:
         totals = engine.totals()
         copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
         answers = self._capture.facts.kernel_answers
-        findings = Findings(
+        findings = find(
             engine.tables,
             totals.resolution,
             self._only,

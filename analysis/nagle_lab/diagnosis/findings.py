@@ -1,26 +1,23 @@
 """What a whole capture shows: the stalls proved, and everything counted by connection and in all.
 
-What the engine found is processed once, now that every connection is known: how fast each end reacts, and whether it
-waits for acknowledgements at all. Every step takes a chunk of rows, so memory stays bounded.
+:func:`find` goes once through what the engine noted, a chunk of rows at a time, so memory stays bounded.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.diagnosis.both_ends import BothEnds
 from nagle_lab.diagnosis.ends import ROLES, Ends
+from nagle_lab.diagnosis.judging import Decided, Judge
 from nagle_lab.diagnosis.left_out import Unwanted, Wanted, leave_out_others, mark_seen_again
-from nagle_lab.diagnosis.observed.candidates import Candidates, by_program
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     Columns,
     add_all,
     among,
-    as_column,
     chunks,
     counts,
     distinct,
@@ -34,46 +31,72 @@ from nagle_lab.diagnosis.observed.columns import (
     sums,
     total,
 )
-from nagle_lab.diagnosis.observed.connection_columns import Involved, socket_address
-from nagle_lab.diagnosis.observed.enough import REPEATED
-from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
+from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import NEAR, Setting
 from nagle_lab.diagnosis.observed.paths import KnownPaths
-from nagle_lab.diagnosis.observed.programs import Programs
-from nagle_lab.diagnosis.proof.behaviours import prove_by_behaviour
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.relays import leave_open_asked_elsewhere, reject_relayed
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import Servers
-from nagle_lab.diagnosis.sums import Astray, Sums, count_astray, count_sent_late, largest_clock_step
+from nagle_lab.diagnosis.sums import Sums, count_astray, count_sent_late, largest_clock_step
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.events import IDLE
-from nagle_lab.tcp.tables import Table, Tables
+from nagle_lab.tcp.tables import Tables
 
 Name = TypeVar("Name", bound=StrEnum)
 
 
-class _Evidence(NamedTuple):
-    """What the proof of some candidates rests on: what their own capture shows of them, or what two do."""
+def find(
+    tables: Tables,
+    resolution: int = 1,
+    only: Wanted | None = None,
+    *,
+    copied: bool = False,
+    answers: Sequence[KernelAnswer] = (),
+    paths: KnownPaths | None = None,
+    both_ends: BothEnds | None = None,
+) -> "Findings":
+    """What a capture shows, from the tables of an engine that has finished: the proof runs here.
 
-    rows: Columns
-    involved: Involved  # in these rows
-    programs: Programs
-    set_aside: Column  # the rows that are not judged by this evidence
-    both_ends: BothEnds | None = None
+    Parameters
+    ----------
+    tables : the engine's; of the candidates only the stalls are kept
+    resolution : of the capture's clock, ns
+    only : which connections are to be judged; None: all
+    copied : whether every packet was captured more than once
+    answers : what the kernel said of sockets while the capture was recorded
+    paths : what was known before the capture
+    both_ends : what it shows together with another capture of the same traffic
+    """
+    seen_again = mark_seen_again(tables.connection)
+    unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
+    findings = Findings(tables, resolution, unwanted, bool(seen_again or unwanted.connections))
+    setting = Setting(
+        resolution=resolution,
+        astray_share=findings.astray.share,
+        swapped_share=findings.astray.swapped_share,
+        copied=copied,
+        seen_again=seen_again,
+    )
+    if both_ends:
+        both_ends.leave_out(seen_again)
+        findings.is_of_both_ends = both_ends.are_at_both
+    judge = Judge(tables, setting, findings.resolution, answers, paths or KnownPaths(), both_ends)
+    for decided in judge.decide():
+        findings.add(decided)
+    findings.sum_up()
+    return findings
 
 
 class Findings:
-    """What a capture shows, from the tables of an engine that has finished; times in ns.
-
-    Making it runs the proof (:meth:`_prove_all`); afterwards it only holds what was found.
+    """What a capture shows, by :func:`find`; times in ns.
 
     Attributes
     ----------
     connections : the engine's, filled in
     stalls : the engine's candidates, of which only the stalls are left, in order of their releases
+    is_of_both_ends : whether the proof rests on two captures of the same traffic, one at each end
     wait, release : of the stalls
     ack_timer : waits less the way to the delaying end and back: its delayed-ACK timer
     rejected : candidates that are not stalls, by reason
@@ -96,21 +119,11 @@ class Findings:
     sums : over all connections
     """
 
-    def __init__(
-        self,
-        tables: Tables,
-        resolution: int = 1,
-        only: Wanted | None = None,
-        *,
-        copied: bool = False,
-        answers: Sequence[KernelAnswer] = (),
-        paths: KnownPaths | None = None,
-        both_ends: BothEnds | None = None,
-    ) -> None:
-        self._both_ends = both_ends
+    def __init__(self, tables: Tables, resolution: int, unwanted: Unwanted, are_some_left_out: bool) -> None:
         self.connections = tables.connection
-        self.stalls = tables.candidate  # only the stalls are kept
+        self.stalls = tables.candidate  # each chunk of candidates is replaced by its stalls: see _keep
         self._kept = 0
+        self.is_of_both_ends = False
         self.wait, self.release, self.ack_timer = Durations(1_000), Durations(1), Durations(1_000)
         self.rejected: Counter[Rejected] = Counter(dict.fromkeys(Rejected, 0))
         self.grounds: Counter[Ground] = Counter()
@@ -124,75 +137,21 @@ class Findings:
         self.idle: idle_gaps.CauseTotals = {}
         self.held, self.delayed, self.undecided = Ends(), Ends(), Ends()
         self.servers = Servers()
-        seen_again = mark_seen_again(tables.connection)
-        self.unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
-        self._are_some_left_out = bool(seen_again or self.unwanted.connections)
+        self.unwanted, self._are_some_left_out = unwanted, are_some_left_out
         self.sent_late = 0 if len(tables.delayed_ack) else count_sent_late(tables.no_wait)
-        self._count_before_judging(tables)
-        self.astray = count_astray(tables.connection)
-        self.resolution = max(resolution, largest_clock_step(tables.connection))
-        setting = Setting(
-            resolution=resolution,
-            astray_share=self.astray.share,
-            swapped_share=self.astray.swapped_share,
-            copied=copied,
-            seen_again=seen_again,
-        )
-        programs = [Programs(tables, paths or KnownPaths())]
-        if both_ends:
-            both_ends.leave_out(seen_again)
-            programs.append(Programs(both_ends.tables, KnownPaths()))
-        self._prove_all(tables, programs, setting, AnswersBySocket(answers, tables.connection))
-        self.servers.sum_up(self.connections)
-        self.sums = Sums(self.connections)
-
-    @property
-    def is_of_both_ends(self) -> bool:
-        """Whether the proof rests on two captures of the same traffic, one at each end."""
-        return self._both_ends is not None and self._both_ends.are_at_both
-
-    @property
-    def late_without_stall(self) -> int:
-        """How often data followed a late ACK and was no stall, by the proof."""
-        return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
-
-    def _count_before_judging(self, tables: Tables) -> None:
         for gaps in chunks(tables.idle_gap):
             self._count_idle(gaps)
         for late in chunks(tables.delayed_ack):
             self._count_delayed_acks(late)
         for counted in (tables.idle_gap, tables.delayed_ack):
             counted.cut(0)  # the proof needs the memory
+        self.astray = count_astray(tables.connection)
+        self.resolution = max(resolution, largest_clock_step(tables.connection))
 
-    def _prove_all(
-        self, tables: Tables, programs: Sequence[Programs], setting: Setting, by_socket: AnswersBySocket
-    ) -> None:
-        count, done = len(tables.candidate), 0
-        for candidates in chunks(tables.candidate):
-            begin, done = done, done + len(candidates)
-            for each in programs:
-                each.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
-            of_these = replace(setting, chunk_share=len(candidates) / count, kernel_answers=by_socket.of(candidates))
-            self._prove(candidates, begin, programs, of_these)
-        self.grounds = _in_order_of(Ground, self.grounds)
-        self.obstacles = _in_order_of(Obstacle, self.obstacles)
-        self.stalls.cut(self._kept)
-
-    def _count_idle(self, gaps: Columns) -> None:
-        judged = {name: gaps[name] for name in ("connection", *idle_gaps.COLUMNS)}
-        if self._are_some_left_out:
-            rows = rows_where(Involved(self.connections, gaps["connection"]).rows("left_out") == 0)
-            if not len(rows):
-                return
-            judged = {name: pick(column, rows) for name, column in judged.items()}
-        involved = Involved(self.connections, judged["connection"])
-        idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(judged, involved)))
-
-    def _prove(self, candidates: Columns, begin: int, programs: Sequence[Programs], setting: Setting) -> None:
-        involved = Involved(self.connections, candidates["connection"])
-        evidence = self._evidence(candidates, involved, begin, programs)
-        judged = self._judge(candidates, involved, evidence, setting)
-        self._count_judged(judged, candidates, involved, setting.kernel_answers.rows)
+    def add(self, decided: Decided) -> None:
+        """Count what the proof decided about some candidates, and keep the stalls."""
+        candidates, involved, judged, asked, ack_delay = decided
+        self._count_judged(judged, candidates, involved, asked)
         stalls, round_trips = in_order(judged.stalls), in_order(judged.round_trips)
         gaps = _idle_gaps_ended(candidates, involved)
         for rows, cause in (
@@ -207,69 +166,30 @@ class Findings:
         if len(stalls):
             self._keep(candidates.packed, stalls)
             self._count_stalls(stalls, candidates, involved)
-            rows = evidence[-1].rows
-            on_path = rows["under_way"] if self._both_ends else involved.fastest_ack(1 - candidates["side"])
-            add_all(self.ack_timer, pick(rows["trigger_to_ack"] - on_path, stalls))
+            add_all(self.ack_timer, pick(ack_delay, stalls))
 
-    def _evidence(
-        self, candidates: Columns, involved: Involved, begin: int, programs: Sequence[Programs]
-    ) -> list[_Evidence]:
-        """What the proof of these candidates rests on; the first of them is row ``begin``."""
-        if not self._both_ends:
-            return [_Evidence(candidates, involved, programs[0], as_column([]))]
-        both_ends, end = self._both_ends, begin + len(candidates)
-        together, denied = (
-            {row - begin for row in some if begin <= row < end} for some in (both_ends.together, both_ends.denied)
-        )
-        rows = Columns(self.stalls.layout, both_ends.tables.candidate.read(begin, end))
-        of_rows = Involved(both_ends.tables.connection, rows["connection"])
-        others = as_column(sorted({*range(len(candidates))} - together))
-        return [
-            _Evidence(candidates, involved, programs[0], as_column(sorted(together | denied))),
-            _Evidence(rows, of_rows, programs[1], others, both_ends),
-        ]
+    def sum_up(self) -> None:
+        """Sum up over all connections, after the last candidates."""
+        self.grounds = _in_order_of(Ground, self.grounds)
+        self.obstacles = _in_order_of(Obstacle, self.obstacles)
+        self.stalls.cut(self._kept)
+        self.servers.sum_up(self.connections)
+        self.sums = Sums(self.connections)
 
-    def _judge(
-        self, candidates: Columns, involved: Involved, evidence: Sequence[_Evidence], setting: Setting
-    ) -> Judged:
-        judged, not_held = Judged(), set[int]()
-        for some in reversed(evidence):
-            for key, of_one in by_program(some.rows, some.involved, some.programs, some.set_aside):
-                some.programs[key].is_on_loopback = _are_on_loopback(self.connections, of_one.connection)
-                its_setting = self._setting_of(of_one, setting, some.both_ends)
-                of_program = prove_by_behaviour(of_one, some.programs[key], its_setting)
-                left_open = sum(len(rows) for _, rows in of_program.unresolved)
-                if some.both_ends and not of_program.stall_count and left_open >= REPEATED:
-                    not_held.add(key)  # what two captures do not prove, one does not prove either
-                judged += of_program.all_open(Obstacle.LIKE_A_PROGRAM) if key in not_held else of_program
-        reject_relayed(candidates, involved, judged, self.resolution)
-        leave_open_asked_elsewhere(candidates, involved, judged)
-        return judged
+    @property
+    def late_without_stall(self) -> int:
+        """How often data followed a late ACK and was no stall, by the proof."""
+        return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
 
-    def _setting_of(self, c: Candidates, setting: Setting, both_ends: BothEnds | None) -> Setting:
-        """The setting by the connections of these candidates only: their clock, and segments astray."""
-        if both_ends:
-            sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
-            at_sender, resolution = both_ends.is_at(sides), both_ends.resolution(sides)
-            return replace(self._with_astray(c, setting), is_at_sender=at_sender, resolution=resolution)
-        if not setting.astray_share and self.resolution == setting.resolution:
-            return setting
-        columns, numbers = self.connections.layout.columns, map(int, distinct(c.connection))
-        steps = [self.connections.row(number)[columns["clock_step"]] for number in numbers]
-        return replace(self._with_astray(c, setting), resolution=max(setting.resolution, *steps))
-
-    def _with_astray(self, c: Candidates, setting: Setting) -> Setting:
-        """The setting with the share of segments that are astray on the connections of these candidates."""
-        columns = self.connections.layout.columns
-        sent = lost = swapped = 0
-        for number in map(int, distinct(c.connection)):
-            row = self.connections.row(number)
-            for side in (0, 1):
-                sent += row[columns["data_segments", side]]
-                lost += row[columns["lost", side]]
-                swapped += row[columns["swapped", side]]
-        astray = Astray(sent, lost, swapped)
-        return replace(setting, astray_share=astray.share, swapped_share=astray.swapped_share)
+    def _count_idle(self, gaps: Columns) -> None:
+        judged = {name: gaps[name] for name in ("connection", *idle_gaps.COLUMNS)}
+        if self._are_some_left_out:
+            rows = rows_where(Involved(self.connections, gaps["connection"]).rows("left_out") == 0)
+            if not len(rows):
+                return
+            judged = {name: pick(column, rows) for name, column in judged.items()}
+        involved = Involved(self.connections, judged["connection"])
+        idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(judged, involved)))
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved, asked: set[int]) -> None:
         """Count what is no stall; the kernel was ``asked`` about the candidates of these rows."""
@@ -349,13 +269,6 @@ def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, C
     """These idle gaps with the other columns that their causes follow from: see ``Gaps``."""
     fastest_ack = involved.fastest_ack(gaps["side"])
     return gaps | {"fastest_ack": fastest_ack, "syns": involved.rows("syns"), "client": involved.rows("client")}
-
-
-def _are_on_loopback(connections: Table, numbers: Column) -> bool:
-    """Whether both ends of each of these connections have one address, or the first one is of 127.0.0.0/8."""
-    rows = map(connections.row, map(int, distinct(numbers)))
-    ends = ([address for address, _ in (socket_address(row, side) for side in (0, 1))] for row in rows)
-    return all(one == other or one.startswith("127.") for one, other in ends)
 
 
 def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:

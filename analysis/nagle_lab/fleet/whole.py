@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nagle_lab.diagnosis.findings import Findings
+from nagle_lab.diagnosis.findings import Findings, find
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.summary import summarize
 from nagle_lab.fleet.exchanges import Counts, counted
@@ -46,7 +46,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> SeriesResult:
         closing = counted(engine.tables.exchange)
         known.end(engine.clock)
         totals = engine.totals()
-    findings = Findings(tables, totals.resolution, answers=known.facts.kernel_answers)
+    findings = find(tables, totals.resolution, answers=known.facts.kernel_answers)
     result = summarize(known, totals, findings, None)
     if not known.facts.formats and known.trouble:  # no file could be read at all: that is the reason
         result = result.concluded(result.verdict, "; ".join(result.quality.damage))

@@ -90,7 +90,7 @@ class Program:
     ----------
     reactions, peer_reactions : how fast it reacts, and how fast its peers do
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its
-        host; set by ``Findings._judge``
+        host; set by ``Judge``
     no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
         connection, the Echo that its timestamps show, how many ms after the unacknowledged one)
     no_wait_frames : by connection, the first and the last frame of these, without those that waited by their

@@ -1,7 +1,7 @@
 """The proof: which candidates are stalls.
 
-It starts from what is in ``diagnosis/observed``. ``Findings`` calls ``prove_by_behaviour``, and then
-``reject_relayed`` and ``leave_open_asked_elsewhere``. Read it in this order:
+It starts from what is in ``diagnosis/observed``. ``Judge`` calls ``prove_by_behaviour``, and then ``reject_relayed``
+and ``leave_open_asked_elsewhere``. Read it in this order:
 
     behaviours.py          ``prove_by_behaviour``: a program's connections together, or apart where they differ
     proof.py               ``prove``: the rules for one program, in order; it calls most of the following

@@ -1,0 +1,159 @@
+"""Candidates → decided candidates: the proof of a whole capture, program by program.
+
+It needs every connection to be known: how fast each end reacts, and whether it waits for acknowledgements at all.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from nagle_lab.capture.kernel_answers import KernelAnswer
+from nagle_lab.diagnosis.both_ends import BothEnds
+from nagle_lab.diagnosis.observed.candidates import Candidates, by_program
+from nagle_lab.diagnosis.observed.columns import Column, Columns, as_column, chunks, distinct
+from nagle_lab.diagnosis.observed.connection_columns import Involved, socket_address
+from nagle_lab.diagnosis.observed.enough import REPEATED
+from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
+from nagle_lab.diagnosis.observed.observed import Setting
+from nagle_lab.diagnosis.observed.paths import KnownPaths
+from nagle_lab.diagnosis.observed.programs import Programs
+from nagle_lab.diagnosis.proof.behaviours import prove_by_behaviour
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
+from nagle_lab.diagnosis.proof.relays import leave_open_asked_elsewhere, reject_relayed
+from nagle_lab.diagnosis.sums import Astray
+from nagle_lab.tcp.tables import Table, Tables
+
+
+class Decided(NamedTuple):
+    """Candidates, n of them, and what the proof decided about them."""
+
+    candidates: Columns
+    involved: Involved  # in these
+    judged: Judged
+    asked: set[int]  # rows of those about which the kernel was asked while the capture was recorded
+    ack_delay: Column  # (n,) int64, ns: how long each ACK was late, without the way to the delaying end and back
+
+
+class _Evidence(NamedTuple):
+    """What the proof of some candidates rests on: what their own capture shows of them, or what two do."""
+
+    rows: Columns
+    involved: Involved  # in these rows
+    programs: Programs
+    set_aside: Column  # the rows that are not judged by this evidence
+    both_ends: BothEnds | None = None
+
+
+class Judge:
+    """The proof of all candidates in the tables of an engine that has finished.
+
+    Parameters
+    ----------
+    tables : the engine's
+    setting : what holds for all candidates
+    coarsest : the largest step of the capture's clocks, ns; of one connection it may be smaller
+    answers : what the kernel said of sockets while the capture was recorded
+    paths : what was known before the capture
+    both_ends : what it shows together with another capture of the same traffic
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        setting: Setting,
+        coarsest: int,
+        answers: Sequence[KernelAnswer],
+        paths: KnownPaths,
+        both_ends: BothEnds | None,
+    ) -> None:
+        self._connections, self._candidates = tables.connection, tables.candidate
+        self._setting, self._coarsest = setting, coarsest
+        self._both_ends = both_ends
+        self._programs = [Programs(tables, paths)]
+        if both_ends:
+            self._programs.append(Programs(both_ends.tables, KnownPaths()))
+        self._answers = AnswersBySocket(answers, tables.connection)
+
+    def decide(self) -> Iterator[Decided]:
+        """All candidates in order of their releases, a chunk at a time, so that memory stays bounded.
+
+        A row of the table may be overwritten once the chunk it was in has been yielded.
+        """
+        count, done = len(self._candidates), 0
+        for candidates in chunks(self._candidates):
+            begin, done = done, done + len(candidates)
+            for each in self._programs:
+                each.look_at_no_waits(int(candidates["release_frame"][-1]) if done < count else None)
+            answers = self._answers.of(candidates)
+            setting = replace(self._setting, chunk_share=len(candidates) / count, kernel_answers=answers)
+            involved = Involved(self._connections, candidates["connection"])
+            evidence = self._evidence(candidates, involved, begin)
+            judged = self._judge(candidates, involved, evidence, setting)
+            shown = evidence[-1].rows  # by both captures, if there are two
+            on_path = shown["under_way"] if self._both_ends else involved.fastest_ack(1 - candidates["side"])
+            yield Decided(candidates, involved, judged, answers.rows, shown["trigger_to_ack"] - on_path)
+
+    def _evidence(self, candidates: Columns, involved: Involved, begin: int) -> list[_Evidence]:
+        """What the proof of these candidates rests on; the first of them is row ``begin``."""
+        if not self._both_ends:
+            return [_Evidence(candidates, involved, self._programs[0], as_column([]))]
+        both_ends, end = self._both_ends, begin + len(candidates)
+        together, denied = (
+            {row - begin for row in some if begin <= row < end} for some in (both_ends.together, both_ends.denied)
+        )
+        rows = Columns(self._candidates.layout, both_ends.tables.candidate.read(begin, end))
+        of_rows = Involved(both_ends.tables.connection, rows["connection"])
+        others = as_column(sorted({*range(len(candidates))} - together))
+        return [
+            _Evidence(candidates, involved, self._programs[0], as_column(sorted(together | denied))),
+            _Evidence(rows, of_rows, self._programs[1], others, both_ends),
+        ]
+
+    def _judge(
+        self, candidates: Columns, involved: Involved, evidence: Sequence[_Evidence], setting: Setting
+    ) -> Judged:
+        judged, not_held = Judged(), set[int]()
+        for some in reversed(evidence):
+            for key, of_one in by_program(some.rows, some.involved, some.programs, some.set_aside):
+                some.programs[key].is_on_loopback = _are_on_loopback(self._connections, of_one.connection)
+                its_setting = self._setting_of(of_one, setting, some.both_ends)
+                of_program = prove_by_behaviour(of_one, some.programs[key], its_setting)
+                left_open = sum(len(rows) for _, rows in of_program.unresolved)
+                if some.both_ends and not of_program.stall_count and left_open >= REPEATED:
+                    not_held.add(key)  # what two captures do not prove, one does not prove either
+                judged += of_program.all_open(Obstacle.LIKE_A_PROGRAM) if key in not_held else of_program
+        reject_relayed(candidates, involved, judged, self._coarsest)
+        leave_open_asked_elsewhere(candidates, involved, judged)
+        return judged
+
+    def _setting_of(self, c: Candidates, setting: Setting, both_ends: BothEnds | None) -> Setting:
+        """The setting by the connections of these candidates only: their clock, and segments astray."""
+        if both_ends:
+            sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
+            at_sender, resolution = both_ends.is_at(sides), both_ends.resolution(sides)
+            return replace(self._with_astray(c, setting), is_at_sender=at_sender, resolution=resolution)
+        if not setting.astray_share and self._coarsest == setting.resolution:
+            return setting
+        columns, numbers = self._connections.layout.columns, map(int, distinct(c.connection))
+        steps = [self._connections.row(number)[columns["clock_step"]] for number in numbers]
+        return replace(self._with_astray(c, setting), resolution=max(setting.resolution, *steps))
+
+    def _with_astray(self, c: Candidates, setting: Setting) -> Setting:
+        """The setting with the share of segments that are astray on the connections of these candidates."""
+        columns = self._connections.layout.columns
+        sent = lost = swapped = 0
+        for number in map(int, distinct(c.connection)):
+            row = self._connections.row(number)
+            for side in (0, 1):
+                sent += row[columns["data_segments", side]]
+                lost += row[columns["lost", side]]
+                swapped += row[columns["swapped", side]]
+        astray = Astray(sent, lost, swapped)
+        return replace(setting, astray_share=astray.share, swapped_share=astray.swapped_share)
+
+
+def _are_on_loopback(connections: Table, numbers: Column) -> bool:
+    """Whether both ends of each of these connections have one address, or the first one is of 127.0.0.0/8."""
+    rows = map(connections.row, map(int, distinct(numbers)))
+    ends = ([address for address, _ in (socket_address(row, side) for side in (0, 1))] for row in rows)
+    return all(one == other or one.startswith("127.") for one, other in ends)
