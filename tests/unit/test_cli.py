@@ -18,11 +18,12 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports.screens.terminal import console, show_capture
-from support.repository import REFERENCE, STALLED
+from support.repository import REFERENCE, REPOSITORY, STALLED
 from support.stories import behind_small, client_held, nodelay, server_held, talk
 from support.synthetic import MS, pcap_bytes
 
 CLEAN = REFERENCE / "nginx-static-nodelay-on" / "server.pcap"
+TWO_SERVERS = REPOSITORY / "captures" / "families" / "chain-question-beside" / "both.pcap.gz"
 
 
 @pytest.mark.parametrize(
@@ -202,6 +203,26 @@ def test_a_stored_run_shows_what_was_recorded(run):
     assert code == 0
     for said in ("nginx/1.26.3", "tcp_nodelay off;", "ab -n 100 -c 4 -k", "96 (96.0%)", "as expected"):
         assert said in out
+
+
+def test_only_connections_to_a_port_are_judged(run):
+    code, out, _ = run("analyze", "--port", 7001, "--expect", "stall", TWO_SERVERS)
+    assert code == 0 and "36 of 40 exchanges waited" in out and "cannot tell" not in out
+    assert "judged        4 of 8 connections: those to port 7001\n" in out
+
+    code, out, _ = run("analyze", "--port", 7000, "--json", TWO_SERVERS)
+    connections = json.loads(out)["connections"]
+    assert code == 3 and {one["server"]["port"] for one in connections if one["judged"]} == {7000}
+
+    code, out, _ = run("analyze", "--port", 80, TWO_SERVERS)
+    assert code == 3 and "judged        0 of 8 connections: those to port 80; the servers have 7000, 7001\n" in out
+    assert "busiest" not in out, "a connection that is not judged is not the one to look at"
+
+
+@pytest.mark.parametrize("arguments", [["--same-traffic", STALLED, CLEAN], [STALLED.parent]])
+def test_ports_select_connections_of_captures_only(run, arguments):
+    code, _, err = run("analyze", "--port", 8080, *arguments)
+    assert code == 2 and err == "nagle-lab: --port takes captures: no run folder, and not --same-traffic\n"
 
 
 def test_a_client_that_is_held_gets_the_remedy_at_the_client(run, tmp_path):

@@ -168,6 +168,7 @@ def sweep_(**options: Any) -> Exit:
 
 @cli.command("analyze")
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILE…")
+@ports_option("Judge")
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
 @click.option(

@@ -96,6 +96,7 @@ def _connection(row: tuple[Any, ...]) -> Connection:
         round_trip_holds_ms=ms_of(row[_AT["round_trips"]]),
         handshake_us=round(handshake / 1e3, 1) if row[_AT["syns"]] and handshake >= 0 else None,
         answers_as=Endpoint(*answers, ROLES[1]) if answers else None,
+        judged=not row[_AT["left_out"]],
     )
 
 

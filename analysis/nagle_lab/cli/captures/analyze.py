@@ -28,6 +28,7 @@ class AnalyzeOptions:
 
     expected: Verdict | None
     as_json: bool
+    ports: frozenset[int]  # of the servers whose connections are judged; empty: all
     strace: Path | None
     exports: Exports
     ctrl_c: CtrlC
@@ -35,6 +36,7 @@ class AnalyzeOptions:
 
 def command(
     paths: Sequence[Path],
+    ports: Sequence[int],
     expect: str | None,
     as_json: bool,
     rotated: bool,
@@ -52,10 +54,12 @@ def command(
         raise NagleLabError(
             "--same-traffic takes two capture files, one from each end: no standard input, run folder or --rotated"
         )
+    if ports and (same_traffic or any(path.is_dir() for path in paths)):
+        raise NagleLabError("--port takes captures: no run folder, and not --same-traffic")
     reads = [*paths, *([strace] if strace else [])]
     with Exports(files, reads=reads) as exports, CtrlC(STDIN in map(str, paths)) as ctrl_c:
         names = distinct_names([path for capture in captures for path in capture])
-        asked = AnalyzeOptions(expected, as_json, strace, exports, ctrl_c)
+        asked = AnalyzeOptions(expected, as_json, frozenset(ports), strace, exports, ctrl_c)
         if same_traffic:
             return _analyze_same_traffic(paths, [names[path] for path in paths], asked)
         return worst([_analyze_or_tell(each, " ".join(names[path] for path in each), asked) for each in captures])
@@ -120,14 +124,16 @@ def _analyze_or_tell(paths: Sequence[Path], name: str, asked: AnalyzeOptions) ->
 def _analyze(paths: Sequence[Path], name: str, asked: AnalyzeOptions) -> Exit:
     """``name`` is the name of the capture among the others, without their common part."""
     sha256 = asked.as_json or bool(asked.exports.files)
-    analysis = Analysis([str(path) for path in paths], exchanges=asked.exports.with_exchanges, sha256=sha256)
+    only = (lambda _, server: server[1] in asked.ports) if asked.ports else None
+    files, with_exchanges = [str(path) for path in paths], asked.exports.with_exchanges
+    analysis = Analysis(files, exchanges=with_exchanges, sha256=sha256, only=only)
     _take_all(analysis)
     if asked.ctrl_c.pressed:
         analysis.note_interrupted()
-    from nagle_lab.cli.captures.outcome import tell_contradiction, tell_outcome
+    from nagle_lab.cli.captures.outcome import judged_part, tell_contradiction, tell_outcome
 
     result = analysis.result()
-    tell_outcome(paths, name, result, asked)
+    tell_outcome(paths, name, result, asked, about=judged_part(result, asked.ports))
     return tell_contradiction(paths, result.verdict, asked)
 
 

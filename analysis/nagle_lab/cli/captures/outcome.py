@@ -2,7 +2,9 @@
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -11,11 +13,14 @@ from nagle_lab.cli.captures.analyze import AnalyzeOptions
 from nagle_lab.diagnosis.pair import Pair
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
+from nagle_lab.diagnosis.result.which_connections import LOOKED_AT
 from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.screens.terminal import console, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends
+
+_MOST_PORTS = 5
 
 
 def tell_outcome(
@@ -53,6 +58,18 @@ def tell_outcome(
         show_capture(shown, ladder, console(), title=title, about=rows, to_paste=to_paste, writes=result.writes)
     code, below = exit_code(result.verdict, asked.expected), Path.cwd() if asked.strace else None
     exports.capture(shown, packets, code, asked.expected, result.writes, below, title, about)
+
+
+def judged_part(result: Result, ports: Collection[int]) -> list[tuple[str, str]]:
+    """The row of the screen that says which connections were judged; none if all were (no ``ports``)."""
+    if not ports:
+        return []
+    judged, every = sum(one.judged for one in result.connections), result.summary.connections
+    which = f"{judged} of {every} connections: those to port {', '.join(map(str, sorted(ports)))}"
+    if not judged and every:
+        of_servers = Counter(one.server.port for one in islice(result.connections, LOOKED_AT))
+        which += f"; the servers have {', '.join(str(port) for port, _ in of_servers.most_common(_MOST_PORTS))}"
+    return [("judged", which)]
 
 
 def write_both(paths: Sequence[Path], pair: Pair) -> None:

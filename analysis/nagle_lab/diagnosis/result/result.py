@@ -283,6 +283,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     sent: dict[Role, SentTotals]  # by role: "client", "server"
     handshake_us: Number | None = None  # from a SYN sent once to its sender's first ACK; None: not seen, or a proxy's
     answers_as: Endpoint | None = None  # address of the server's segments, if it is another one: translated
+    judged: bool = True  # False: not wanted, or another one seen again, before or after NAT
 
     @property
     def ends(self) -> tuple[SocketAddress, SocketAddress]:

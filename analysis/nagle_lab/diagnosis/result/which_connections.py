@@ -9,10 +9,11 @@ LOOKED_AT = 2_000  # connections: a screen must not wait for hundreds of thousan
 
 
 def busiest(result: Result, among: Iterable[Connection] | None = None) -> Connection | None:
-    """Of the first 2,000 connections, or of those in ``among``, the one with the most exchanges; None if there are
-    none.
+    """The connection with the most exchanges, of the first 2,000 that were judged, or of those in ``among``; None if
+    there are none.
     """
-    first = islice(result.connections if among is None else among, LOOKED_AT)
+    judged = (connection for connection in result.connections if connection.judged)
+    first = islice(judged if among is None else among, LOOKED_AT)
     most = max(first, key=lambda connection: connection.exchanges, default=None)
     return most if most and most.exchanges else None
 
@@ -25,7 +26,7 @@ def stalled_upstreams(result: Result) -> list[str]:
     other servers anything. On loopback all servers are on one host, so there it is only a possibility. The first
     2,000 connections are looked at.
     """
-    connections = list(islice(result.connections, LOOKED_AT))
+    connections = [connection for connection in islice(result.connections, LOOKED_AT) if connection.judged]
     stalled = [connection for connection in connections if connection.stalls]
     servers = {connection.server for connection in stalled}
     others = [one for one in connections if one.exchanges and one.server not in servers]
