@@ -72,6 +72,7 @@ def assert_protected(ended: GuardEnded, protection: str, verdict: str) -> None:
     assert ended.report["both_sides"]["protection"] == protection
     assert ended.report["verdict"] == verdict
     assert ended.report["reason"] == ended.report["both_sides"]["sentence"]
+    assert ended.report["reason"].count("could have stalled") <= 1, "nothing is said twice"
 
 
 def test_a_program_that_stalls_is_not_run_again(tmp_path):

@@ -1,12 +1,14 @@
 """What the kernel says of sockets and processes, read from bytes and lines as it writes them."""
 
+import shutil
 import socket
+import subprocess
 from struct import pack
 
 import pytest
 
 from nagle_lab.host.sock_diag import TcpInfo, read_info, read_socket
-from nagle_lab.live.sockets.processes import container_of
+from nagle_lab.live.sockets.processes import container_of, process_name
 
 ID = "4a1f" * 16
 
@@ -84,3 +86,12 @@ def test_kernels_that_say_less():
 )
 def test_containers_by_cgroup(cgroup: str, container: str):
     assert container_of(cgroup) == container
+
+
+@pytest.mark.parametrize("name", ["short", "a-name-of-15-by", "a-name-of-more-than-15-bytes"])
+def test_the_name_of_a_process_is_whole(tmp_path, name: str):
+    program = shutil.copy(shutil.which("sleep") or "", tmp_path / name)
+    with subprocess.Popen([program, "60"]) as process:
+        said = process_name(process.pid)
+        process.kill()
+    assert said == name

@@ -93,6 +93,8 @@ def stricter_for_own_software(result: Result, judged: Iterable[Connection], lost
     return result
 
 
+NOTHING_STALLS = "nothing in it could have stalled"
+
 _SOME_WITHOUT = (
     "{times} data followed a late ACK at once, where on other connections the same ends wait for no ACK: "
     "TCP_NODELAY is set on some of them only, it seems"
@@ -102,13 +104,11 @@ _SENTENCES = {
     Missing.LISTENER: "all connections were refused: nobody listened on the port; see why the server did not start, "
     "or wait for it",
     Missing.CONNECTIONS: "no connection was to be judged: each is on another port, or allowed to stall",
-    Missing.SECOND_EXCHANGE: "nothing in it could have stalled: no connection had two exchanges, and "
-    "the first one does not stall, for Linux acknowledges it at once; keep one open in the test, and send "
-    f"{ENOUGH_EXCHANGES} requests on it",
+    Missing.SECOND_EXCHANGE: f"{NOTHING_STALLS}: no connection had two exchanges, and the first one does not stall, "
+    f"for Linux acknowledges it at once; keep one open in the test, and send {ENOUGH_EXCHANGES} requests on it",
     Missing.EXCHANGES: f"{{n}} exchanges, none stalled, but {ENOUGH_EXCHANGES} are needed to say so; ask more often",
-    Missing.SECOND_WRITE: "nothing in it could have stalled: in all {n} exchanges each request and each reply left "
-    "in one write, so Nagle's algorithm had nothing to hold; several writes that TCP_CORK or MSG_MORE joins look so, "
-    "too",
+    Missing.SECOND_WRITE: f"{NOTHING_STALLS}: in all {{n}} exchanges each request and each reply left in one write, "
+    "so Nagle's algorithm had nothing to hold; several writes that TCP_CORK or MSG_MORE joins look so, too",
     Missing.UNCORKED_WRITE: "in all {n} exchanges each request and each reply left as one segment, but perhaps of "
     "several writes: {cork}",
 }

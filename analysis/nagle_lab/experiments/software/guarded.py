@@ -11,6 +11,7 @@ from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.could_stall import (
     IN_ONE_SEGMENT,
+    NOTHING_STALLS,
     Missing,
     cork_text,
     stricter_for_own_software,
@@ -210,7 +211,8 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
         why = f"it is clean without TCP_NODELAY, too: {s.exchanges} exchanges, none stalled"
     else:
         protection = Protection.NOTHING_NEEDED
-        why = f"nothing here could have stalled, not even without TCP_NODELAY: {other.reason}"
+        reason = other.reason.removeprefix(f"{NOTHING_STALLS}: ")
+        why = f"nothing here could have stalled, not even without TCP_NODELAY: {reason}"
     return BothSides(second, other, protection, why)
 
 

@@ -20,6 +20,7 @@ _ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O
 _LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/.\n]+)")
 _SHORT = 12  # digits of an id, as Docker shows it
 _SOCKET = "socket:["
+_KEPT = 15
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -115,11 +116,17 @@ def _process(pid: int) -> Process | None:
 
 
 def process_name(pid: int) -> str:
-    """The name of a process; empty if it has ended."""
+    """The name of a process; empty if it has ended.
+
+    The kernel keeps 15 bytes of it (TASK_COMM_LEN); a longer one is completed from the command line.
+    """
     try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+        name = Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+        command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").partition("\0")[0]
     except OSError:
         return ""
+    whole = Path(command).name
+    return whole if len(name.encode()) == _KEPT and whole.startswith(name) else name
 
 
 def started_at(pid: int) -> int | None:
