@@ -14,12 +14,13 @@ SOCKET = "5<TCP:[127.0.0.1:80->127.0.0.1:5000]>"
 
 
 def trace(folder: Path, *lines: str, most_bytes: int = 1 << 20, end: str = "\n") -> Trace:
-    """Of calls a ms apart; a line begins with the thread."""
+    """Of calls a ms apart; a line begins with the thread, and perhaps its name."""
     file = folder / "strace.txt"
     texts = []
     for at, line in enumerate(lines):
         thread, _, text = line.partition(" ")
-        texts.append(line if line.startswith(" >") else f"{thread}<server> 1700000000.{at:03}000 {text}")
+        named = thread if "<" in thread else f"{thread}<server>"
+        texts.append(line if line.startswith(" >") else f"{named} 1700000000.{at:03}000 {text}")
     file.write_text("\n".join(texts) + end)
     return read_trace(file, most_bytes=most_bytes)
 
@@ -58,7 +59,15 @@ def test_the_command_since_execve(tmp_path):
     started = 'execve("/usr/local/bin/a-program-with-a-long-name", [""...], 0x7f /* 3 vars */) = 0'
     lines = (f"1 {call}" for call in (write, failed, write, started, write))
     (stream,) = trace(tmp_path, *lines).streams[ANSWERS]
-    assert [call.command for call in stream.writes] == ["server", "server", "a-program-with-"]
+    assert [call.command for call in stream.writes] == ["server", "server", "a-program-with-a-long-name"]
+
+
+def test_a_thread_with_a_name_of_its_own_is_of_its_process(tmp_path):
+    started = '1 execve("/usr/bin/java", [""...], 0x7f /* 3 vars */) = 0'
+    thread = "1 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD, exit_signal=0}, 88) = 2"
+    write = f'write({SOCKET}, ""..., 3) = 3'
+    found = trace(tmp_path, started, thread, f"2<Thread-0> {write}", f"1<java> {write}")
+    assert [call.command for call in found.streams[ANSWERS][0].writes] == ["java", "java"]
 
 
 def test_the_call_that_wrote_a_byte(tmp_path):

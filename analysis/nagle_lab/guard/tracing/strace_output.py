@@ -58,6 +58,7 @@ def _pairs(path: Path) -> dict[int, int]:
     return {int(pair[0]): int(pair[1]) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))}
 
 
+_KEPT = 15  # characters of a name that the kernel keeps (TASK_COMM_LEN)
 _ThreadFd = tuple[int, int]  # a thread, and a file descriptor in its own numbering
 _ProcessFd = tuple[int, int]  # a process, and a file descriptor of it
 
@@ -96,7 +97,7 @@ class _Reader:
         elif socket := socket_in(said.arguments):
             process = self._process(line.thread)
             stack = _longer(line.stack, self._stacks.pop((line.thread, socket.fd), []))
-            command = self._command_of(process, line.command)
+            command = self._command_of(process, line)
             call = Call(line.at, line.thread, process, command, said.name, stack=stack, until=line.until)
             self._call(call, said, socket)
 
@@ -114,10 +115,16 @@ class _Reader:
     def _process(self, thread: int) -> int:
         return self._process_of.get(thread, thread)
 
-    def _command_of(self, process: int, printed: str) -> str:
-        """The command of a process: strace may go on printing the one that it had before its last execve."""
-        before, since = self._started.get(process, ("", ""))
-        return since if printed == before and since else printed
+    def _command_of(self, process: int, line: Line) -> str:
+        """The command of a process: strace may go on printing the one that it had before its last execve.
+
+        A thread may have a name of its own, as in Java and Erlang.
+        """
+        if not (started := self._started.get(process)):
+            return line.command
+        before, since = started
+        is_renamed = line.thread == process and line.command not in (before, since[:_KEPT])
+        return line.command if is_renamed else since
 
     def _mark(self, thread: int, arguments: str) -> None:
         path = unescaped(arguments.partition('"')[2].rpartition('"')[0])
@@ -214,9 +221,9 @@ class _Reader:
 
 
 def _command(arguments: str) -> str:
-    """The name in the kernel of a process that calls execve: the end of the path, no longer than 15 bytes."""
+    """The name of a process that calls execve: the end of the path."""
     path = unescaped(arguments.partition('"')[2].partition('"')[0])
-    return path.rpartition("/")[2].encode()[:15].decode(errors="replace")
+    return path.rpartition("/")[2]
 
 
 def _frames(words: Sequence[str]) -> list[str]:
