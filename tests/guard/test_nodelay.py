@@ -150,6 +150,8 @@ def test_nobody_to_ask_and_nothing_is_touched(program):
     assert (code, out) == (2, "")
     assert err == "nagle-lab: there is no terminal to ask at: use --yes to continue without asking\n"
     assert set(options(program.pid).values()) == {False}
+    code, _, err = switch(program.pid, "off")
+    assert (code, "nothing to take back" in err) == (2, True), "there is nothing to ask about"
 
 
 @pytest.mark.parametrize(("answer", "is_set", "code"), [("y", True, 0), ("n", False, 3), ("\n", False, 3)])

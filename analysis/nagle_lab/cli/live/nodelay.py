@@ -48,7 +48,7 @@ def command(
     as_json: bool,
 ) -> Exit:
     """Record, ask, change, record again, and show the difference; as JSON at the end."""
-    limit_s = _check_usage(state, pid, container, limit, yes)
+    limit_s = _check_usage(state, pid, container, limit)
     program = _program(pid, container, port)
     done = NodelayRun(program.name, "off" if state == "off" else "on", as_json)
     with ending_by_signals(), tempfile.TemporaryDirectory(prefix="nagle-lab-nodelay-") as folder:
@@ -65,6 +65,7 @@ def _on(
     program: TargetProgram, folder: Path, seconds: float, limit_s: float | None, yes: bool, done: NodelayRun
 ) -> Exit:
     _without(program)
+    _require_terminal(yes)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
     if not _agreed("Set TCP_NODELAY on", _without(program), yes):
@@ -88,6 +89,7 @@ def _on(
 
 def _off(program: TargetProgram, folder: Path, seconds: float, yes: bool, done: NodelayRun) -> Exit:
     _changed(program)
+    _require_terminal(yes)
     if before := _watch(program, folder / "before", seconds):
         tell(in_a_line(before))
     if not _agreed("Take TCP_NODELAY back from", _changed(program), yes):
@@ -96,14 +98,12 @@ def _off(program: TargetProgram, folder: Path, seconds: float, yes: bool, done: 
     return _concluded(done, before, _watch(program, folder / "after", seconds), conclude_back)
 
 
-def _check_usage(state: str, pid: int | None, container: str | None, limit: str | None, yes: bool) -> float | None:
+def _check_usage(state: str, pid: int | None, container: str | None, limit: str | None) -> float | None:
     """Seconds of --for. Raises NagleLabError."""
     if not pid and not container:
         raise NagleLabError("nodelay needs --pid or --container: nagle-lab sockets shows which program holds data")
     if limit and state == "off":
         raise NagleLabError("--for works with on only, which it takes back: leave it out")
-    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise NagleLabError("there is no terminal to ask at: use --yes to continue without asking")
     return duration_s(limit, "--for") if limit else None
 
 
@@ -141,6 +141,12 @@ def _watch(program: TargetProgram, folder: Path, seconds: float) -> ProgramRecor
         return record_program(program, folder, seconds)
     except NagleLabError as error:
         raise NagleLabError(f"{error}; with --seconds 0 nothing is recorded") from None
+
+
+def _require_terminal(yes: bool) -> None:
+    """Raise NagleLabError if the user must be asked, but cannot be, before anything is recorded."""
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise NagleLabError("there is no terminal to ask at: use --yes to continue without asking")
 
 
 def _agreed(what: str, sockets: list[HostSocket], yes: bool) -> bool:

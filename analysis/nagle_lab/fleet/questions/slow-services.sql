@@ -1,6 +1,6 @@
 -- How long do exchanges take, by service, and what share of that time is stalls?
 SELECT e.server_ip, e.server_port, e.exchanges, round(e.total_s / e.exchanges * 1000, 2) AS mean_ms, e.p50_ms_at_most, e.p99_ms_at_most,
-       round(100 * coalesce(s.lost_s, 0) / nullif(e.total_s, 0), 1) AS of_all_time_percent
+       round(least(100 * coalesce(s.lost_s, 0) / nullif(e.total_s, 0), 100), 1) AS of_all_time_percent  -- stalls of unanswered exchanges, too
 FROM (SELECT server_ip, server_port, sum(n)::BIGINT AS exchanges, sum(total_ms) / 1000 AS total_s,
              min(to_ms) FILTER (WHERE upto >= 0.5 * of) AS p50_ms_at_most, min(to_ms) FILTER (WHERE upto >= 0.99 * of) AS p99_ms_at_most
       FROM (SELECT *, sum(n) OVER (PARTITION BY server_ip, server_port ORDER BY to_ms) AS upto,
