@@ -69,6 +69,22 @@ def test_workers_of_xdist(suite):
     assert "late ACK" in ended.cases["test_it[4]"].said
 
 
+def test_subtests_are_no_tests_of_their_own(suite):
+    suite.write(
+        "test_two.py",
+        """
+        from net import *
+
+        def test_it(subtests):
+            with subtests.test("before"): assert True
+            talk()
+            with subtests.test("after"): assert True
+        """,
+    )
+    ended = suite.run("--nagle")
+    assert ended.code == 1 and "tests: 1 STALL\n" in ended.out, ended.out
+
+
 SESSION = """
     import pytest
     from net import *

@@ -45,8 +45,8 @@ class SessionSummary:
         self._kept: set[Path] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a test's verdict."""
-        if report.when == "call":
+        """Count a test's verdict; a subtest, whose report has a ``context``, has none of its own."""
+        if report.when == "call" and not hasattr(report, "context"):
             verdict = str(dict(report.user_properties).get("nagle.verdict", ""))
             self._verdicts[verdict] += 1
             self._inconclusive_failed += report.failed and verdict == Verdict.INCONCLUSIVE
