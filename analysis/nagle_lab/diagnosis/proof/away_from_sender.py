@@ -1,6 +1,12 @@
 """Captured away from the sender: which late ACKs released the data that followed.
 
 What an ACK releases passes the capture point one of the sender's round trips after it, as the sender's answers do.
+By that, data after a late ACK is called
+
+    prompt      as soon as what an ACK releases, as far as the path varies
+    close       up to twice as late
+    comparable  up to two round trips and SURELY_PAUSE later: what comes later still is surely a pause
+
 docs/proof.md, rule 3.
 """
 
@@ -77,11 +83,11 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     """
     paced = _on_paced_connections(pure, observed.setting.resolution)
     _judge_paced(paced, observed, judged)
-    prompt = _in_time(pure - paced, observed, judged)
+    prompt = _prompt_ones(pure - paced, observed, judged)
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
-    soon = _soon_enough(pure, observed.sender_fastest)
+    comparable = _comparable(pure, observed.sender_fastest)
     if len(prompt) and (
-        follows_ack(soon - sent_later(soon, pure, observed)) is False
+        follows_ack(comparable - sent_later(comparable, pure, observed)) is False
         or pauses_anyway(prompt, observed.early, observed.sender_fastest, often=1 + (len(prompt) >= CONCLUSIVE))
         or _is_one_in_flight(prompt, observed)
         or (not is_slow_link and _is_slower_than_kernel(prompt, observed))
@@ -127,10 +133,10 @@ class _Expected(NamedTuple):
     round_trip: int
     latest: float
     answers: list[int]  # of the sender, ascending: they show how much the path varies
-    compared: Candidates  # those that may be compared with it, because they are no pauses
+    comparable: Candidates  # those that may be compared with it, because they are no pauses
 
 
-def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
+def _prompt_ones(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
     """Those that pass as soon after the ACK as what it releases does; none if other evidence speaks against it."""
     nothing = pure.none
     if not len(pure):
@@ -146,7 +152,7 @@ def _in_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates
         return nothing
     prompt, latest = _as_soon_as_expected(pure, expected, observed)
     if not _may_be_chance(prompt, pure, expected._replace(latest=latest), observed):
-        behind = expected.compared.only(expected.compared.echo != Echo.BEFORE)
+        behind = expected.comparable.only(expected.comparable.echo != Echo.BEFORE)
         late = behind.only(behind.ack_to_release > expected.latest)
         return _with_those_held_up(prompt, late, pure, observed, judged)
     delayed = sent_at_once_but_delayed(pure, expected.round_trip)
@@ -186,10 +192,10 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected:
     if _both_send_unasked(pure, observed):  # only what came soon shows how the path varies
         answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)
-    compared = _soon_enough(pure, base)
-    if _path_is_shorter(compared, observed):
+    comparable = _comparable(pure, base)
+    if _path_is_shorter(comparable, observed):
         base = min(base, int(percentile(pure.ack_to_release, 5)))
-    return _Expected(base - varies, base, latest, answers, compared)
+    return _Expected(base - varies, base, latest, answers, comparable)
 
 
 def _may_be_at_capture_point(expected: _Expected, observed: Observed) -> bool:
@@ -213,7 +219,7 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
         else:
             reject_as_off(pure, observed, judged)
         return True
-    if _keeps_own_clock(expected.compared, observed.setting.resolution):
+    if _keeps_own_clock(expected.comparable, observed.setting.resolution):
         _judge_paced(pure, observed, judged)
         return True
     return False
@@ -273,7 +279,7 @@ def _are_as_soon_behind_early_acks(pure: Candidates, early: Candidates, expected
 
     A program's pauses are just as long where the ACK came early; what a relay waits for may be far away.
     """
-    if len(early) < REPEATED or len(pure) < COMPARABLE or len(expected.compared) < NEARLY_ALL * len(pure):
+    if len(early) < REPEATED or len(pure) < COMPARABLE or len(expected.comparable) < NEARLY_ALL * len(pure):
         return False
     came_earlier = percentile(early.trigger_to_release, 90) < percentile(pure.trigger_to_release, 10)
     return came_earlier and percentile(pure.ack_to_release, 90) <= highest(early.ack_to_release)
@@ -288,20 +294,20 @@ def _not_by_one_clock(c: Candidates, base: int) -> Candidates:
     return c.only(c.tsval_delay * MS - after_ack > CLOCK_ERROR * MS)
 
 
-def _soon_enough(pure: Candidates, base: int) -> Candidates:
+def _comparable(pure: Candidates, base: int) -> Candidates:
     """Those that may be compared with what an ACK releases after ``base`` ns: what takes longer is surely a pause."""
     return pure.only(pure.ack_to_release < 2 * base + SURELY_PAUSE)
 
 
-def _path_is_shorter(soon_enough: Candidates, observed: Observed) -> bool:
+def _path_is_shorter(comparable: Candidates, observed: Observed) -> bool:
     """Whether that end may be nearer than its few reactions show, because what it sends follows the ACK.
 
     It may be nearer by no more than its reactions vary.
     """
     reactions = observed.program.reactions
-    if not reactions.by_kernel or not follows_ack(soon_enough):
+    if not reactions.by_kernel or not follows_ack(comparable):
         return False
-    sooner = min(reactions.by_kernel) - percentile(soon_enough.ack_to_release, 5)
+    sooner = min(reactions.by_kernel) - percentile(comparable.ack_to_release, 5)
     return sooner <= VARIES * middle_half([*reactions.by_kernel, *reactions.data])
 
 
@@ -314,8 +320,8 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     others = pure.not_among(pure.connection, list(observed.sent_before))
     held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), Judged())
     soonest, latest = round_trip_bounds(observed.sender_fastest)
-    are_in_time = all(soonest <= release <= latest for release in held.ack_to_release)
-    return held if are_in_time else pure.none
+    are_prompt = all(soonest <= release <= latest for release in held.ack_to_release)
+    return held if are_prompt else pure.none
 
 
 def _with_those_held_up(
@@ -348,14 +354,14 @@ def _is_one_in_flight(prompt: Candidates, observed: Observed) -> bool:
     """
     # A program that waits for each piece's ACK sends no full segments behind a small one.
     early = observed.early.only(observed.early.since_full < 0)
-    soon = early.only(early.ack_to_release <= highest(prompt.ack_to_release))
+    as_soon = early.only(early.ack_to_release <= highest(prompt.ack_to_release))
     both = zip(prompt.trigger_bytes[:MOST_LOOKED_AT], prompt.released_bytes[:MOST_LOOKED_AT], strict=True)
     most_common = Counter((int(one), int(other)) for one, other in both).most_common(PIECES)
     pieces = sum(count for _, count in most_common if count > 1)  # what came once does not show a pattern
-    follow = total(among(soon.trigger_frame, prompt.release_frame)) + total(
-        among(prompt.trigger_frame, in_order([soon.release_frame, prompt.release_frame]))
+    follow = total(among(as_soon.trigger_frame, prompt.release_frame)) + total(
+        among(prompt.trigger_frame, in_order([as_soon.release_frame, prompt.release_frame]))
     )
-    is_same = len(soon) >= REPEATED and pieces > NEARLY_ALL * min(len(prompt), MOST_LOOKED_AT)
+    is_same = len(as_soon) >= REPEATED and pieces > NEARLY_ALL * min(len(prompt), MOST_LOOKED_AT)
     return is_same and 2 * follow > len(prompt) and not _are_sums_only_late(prompt, early)
 
 
@@ -483,11 +489,11 @@ def _set_aside_slow(prompt: Candidates, observed: Observed, judged: Judged) -> C
     slow = prompt.only(prompt.ack_to_release > latest)
     if 2 * len(slow) <= len(prompt) or any(ns > latest for ns in by_kernel):
         return prompt
-    in_time = prompt - slow
-    if len(in_time) < COMPARABLE or is_chance(len(in_time), prompt.ack_to_release, latest, latest - soonest, SPAN):
-        in_time = prompt.none
-    judged.leave_open(prompt - in_time, Obstacle.OWN_PACE)
-    return in_time
+    rest = prompt - slow
+    if len(rest) < COMPARABLE or is_chance(len(rest), prompt.ack_to_release, latest, latest - soonest, SPAN):
+        rest = prompt.none
+    judged.leave_open(prompt - rest, Obstacle.OWN_PACE)
+    return rest
 
 
 def _round_trip(pure: Candidates, observed: Observed) -> int:
