@@ -11,6 +11,7 @@ from nagle_lab.evidence.examples import examples
 from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.html.page import report_page
 from nagle_lab.reports.html.shown import shown_capture
+from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.tcp import tables
 
 MOST_PACKETS = 300_000  # a minute, on a slow machine
@@ -44,7 +45,7 @@ def _diagnosed(file: Path, size: int, say: Say) -> dict[str, str]:
     if processes := processes_of([file], result):
         result = replace(result, processes=processes)
     say("drawing the report", 1)
-    page = report_page([shown_capture(result, examples([file], result))])
+    page = report_page([shown_capture(ReportedCapture(result, examples([file], result)))])
     return {"verdict": result.verdict, "json": "".join(result.json_parts()), "html": page}
 
 

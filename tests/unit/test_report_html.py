@@ -36,6 +36,7 @@ from nagle_lab.reports.html.shown import shown_capture
 from nagle_lab.reports.html.template import ENVIRONMENT, attribute_lines, text, with_code
 from nagle_lab.reports.html.time_axis import common_scale
 from nagle_lab.reports.words.ladder_text import ladder_text
+from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.runs.figures import figures_of
 from nagle_lab.runs.run import judge_run
 from support.experiments import filled
@@ -480,7 +481,7 @@ def test_the_footer_speaks_of_segments_only_where_there_are_some(page):
         return of[of.index("<footer>") : of.index("</footer>")]
 
     assert "Point at a segment" in footer(page)
-    piped = report_page([shown_capture(analyze(STALLED / "server.pcap"), Examples())])
+    piped = report_page([shown_capture(ReportedCapture(analyze(STALLED / "server.pcap"), Examples()))])
     assert "Point at a mark of a plot" in footer(piped) and "segment" not in footer(piped)
     assert "Point at" not in footer(report_page([], [("a.pcap", "no capture")]))
 
@@ -501,7 +502,7 @@ def test_the_same_input_gives_the_same_bytes_anywhere(page, run, tmp_path):
 
 
 def test_a_pipe_has_no_ladder_but_the_rest():
-    page = report_page([shown_capture(analyze(STALLED / "server.pcap"), Examples())])
+    page = report_page([shown_capture(ReportedCapture(analyze(STALLED / "server.pcap"), Examples()))])
     assert "came through a pipe" in page and not Tree(page).of("svg", "ladder") and Tree(page).of("svg", "chart")
 
 

@@ -19,6 +19,7 @@ from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.screens.terminal import console, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends
+from nagle_lab.reports.words.reported import ReportedCapture
 
 _MOST_PORTS = 5
 
@@ -57,7 +58,9 @@ def tell_outcome(
         rows = [*about, *ends(result, packets.software)]
         show_capture(shown, ladder, console(), title=title, about=rows, to_paste=to_paste, writes=result.writes)
     code, below = exit_code(result.verdict, asked.expected), Path.cwd() if asked.strace else None
-    exports.capture(shown, packets, code, asked.expected, result.writes, below, title, about)
+    exports.capture(
+        ReportedCapture(shown, packets, code, asked.expected, result.writes, below, title=title, about=about)
+    )
 
 
 def judged_part(result: Result, ports: Collection[int]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from nagle_lab.evidence.tshark import detail
 from nagle_lab.experiments.opened import examples_of_run, opened
 from nagle_lab.reports.screens.dissection import show_frames, show_no_frames
 from nagle_lab.reports.screens.terminal import console, show_exchange, show_stall
+from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.runs.run import Run
 
 
@@ -25,7 +26,7 @@ def command(path: Path, number: int | None, as_json: bool, **files: Path | None)
         source = opened(path)
         if not isinstance(source, Run):
             if exports.files:
-                exports.capture(source, examples([path], source), Exit.OK, None)
+                exports.capture(ReportedCapture(source, examples([path], source)))
             return _show_stall(path, source, number, as_json)
         if number is None:
             return report(source, as_json, exports)

@@ -1,7 +1,7 @@
 """The files that a command writes besides its output: JUnit, Markdown, HTML, CSV, Parquet."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +14,11 @@ from nagle_lab.capture.stored import STDIN, write_whole
 from nagle_lab.errors import Exit, NagleLabError, naming
 
 if TYPE_CHECKING:
-    from nagle_lab.diagnosis.result.result import Result
-    from nagle_lab.diagnosis.result.writes import Writes
     from nagle_lab.evidence.examples import Examples
     from nagle_lab.reports.files.junit import Case, Suite
     from nagle_lab.reports.files.tabular import TableFiles
     from nagle_lab.reports.html.shown import Shown
+    from nagle_lab.reports.words.reported import ReportedCapture
     from nagle_lab.runs.run import Run
 
 # ruff: noqa: PLC0415  (imports inside methods: a diagnosis that exports nothing must not wait for them)
@@ -36,15 +35,10 @@ class Exports:
         files: Mapping[str, Path | None],
         *,
         reads: Iterable[Path] = (),
-        slow: bool = True,
         suite: str = "captures",
     ) -> None:
-        """``reads`` are the command's inputs; see :func:`require_outputs`.
-
-        ``slow``: whether the reader looks because it is slow; in a guarded test, pauses need no next step.
-        ``suite`` is the name of the captures in JUnit.
-        """
-        self._slow, self._reads, self._suite = slow, reads, suite
+        """``reads`` are the command's inputs, see :func:`require_outputs`; ``suite``: what JUnit calls captures."""
+        self._reads, self._suite = reads, suite
         self.files = {name: file for name, file in files.items() if file}
         self._stack = ExitStack()
         self._tables: list[TableFiles] = []
@@ -122,52 +116,24 @@ class Exports:
 
         return report_page(self._shown, self._unusable)
 
-    def capture(
-        self,
-        result: "Result",
-        packets: "Examples",
-        code: Exit,
-        expected: str | None,
-        writes: "Writes | None" = None,
-        below: Path | None = None,
-        title: str = "",
-        about: Sequence[tuple[str, str]] = (),
-        took_s: float = 0.0,
-        failure: str = "",
-        to_paste: Sequence[tuple[str, Sequence[str]]] | None = None,
-    ) -> None:
-        """Add a diagnosed capture; ``writes`` are the two writes of each stall, if they are known.
-
-        Source outside the folder ``below`` is not shown; None: no limit. ``title`` replaces the file's name as a
-        heading; ``about`` are further names and values for Markdown. ``took_s`` is how long a command ran, for JUnit;
-        ``failure`` says how it failed, if it did. ``to_paste`` are lines to paste, for HTML; None: those that the
-        result suggests.
-        """
-        named = result.of_file(title) if title else result
+    def capture(self, of: "ReportedCapture") -> None:
+        """Add a diagnosed capture."""
+        source = of.result.source
         if "junit" in self.files:
             from nagle_lab.reports.files.junit import case_of_capture
 
-            self._cases.append(case_of_capture(named, code, expected, writes, took_s, failure))
-            self._first_time = min(filter(None, (self._first_time, result.source.first_time)), default="")
+            self._cases.append(case_of_capture(of))
+            self._first_time = min(filter(None, (self._first_time, source.first_time)), default="")
         if "markdown" in self.files:
             from nagle_lab.reports.files.markdown import page_of_capture
 
-            against = f"expected {expected}, found {result.verdict}" if code is Exit.CONTRADICTED else ""
-            ladder = packets.written or packets.typical
-            page = page_of_capture(named, ladder, against, writes, slow=self._slow, about=about, failure=failure)
-            self._pages.append(page)
+            self._pages.append(page_of_capture(of))
         if "html" in self.files:
             from nagle_lab.reports.html.shown import shown_capture
-            from nagle_lab.reports.html.source import sources_of
-            from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
-            sources = [sources_of(group, below) for group in writes.groups[:MOST_GROUPS]] if writes else []
-            shown = shown_capture(
-                result, packets, writes, sources, slow=self._slow, title=title, failure=failure, to_paste=to_paste
-            )
-            self._shown.append(shown)
+            self._shown.append(shown_capture(of))
         for tables in self._tables:
-            tables.add(result.source.file, result)
+            tables.add(source.file, of.result)
 
     def run(self, run: "Run", packets: "Examples", code: Exit, contradictions: list[str]) -> None:
         """Add a judged run, and how it contradicts its expectation."""

@@ -22,6 +22,7 @@ from nagle_lab.guard.tracing.strace_attached import untraced_s
 from nagle_lab.host.children import ending_by_signals
 from nagle_lab.reports.screens.guard import guard_json, show_guarded, title, to_paste
 from nagle_lab.reports.screens.terminal import console
+from nagle_lab.reports.words.reported import ReportedCapture
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
     files = {"junit": junit, "markdown": markdown, "html": html}
     require_outputs([asked.json, *files.values()], recorded_in(asked.keep))
     with (
-        Exports(files, slow=not asked.command_line, suite="guard") as exports,
+        Exports(files, suite="guard") as exports,
         ending_by_signals(),
         recording_folder(asked.keep) as folder,
     ):
@@ -169,8 +170,10 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     shown = result.of_file(run.guarded.capture.name)
     name = title(run, asked.command_line)
     exports.capture(
-        shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s, failure=outcome.failure,
-        to_paste=to_paste(run, asked.command_line, packets.software),
+        ReportedCapture(
+            shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s, failure=outcome.failure,
+            slow=not asked.command_line, to_paste=to_paste(run, asked.command_line, packets.software),
+        )
     )  # fmt: skip
     report = guard_json(run, asked.command_line, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)

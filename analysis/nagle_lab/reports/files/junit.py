@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit, printable
+from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.reports.words.writes_text import pair_lines
 from nagle_lab.runs.run import Run
 
@@ -58,22 +57,12 @@ class Suite:
     output: Sequence[str] = ()  # lines for system-out
 
 
-def case_of_capture(
-    result: Result,
-    code: Exit,
-    expected: str | None,
-    writes: Writes | None = None,
-    took_s: float = 0.0,
-    failure: str = "",
-) -> Case:
-    """A capture, compared with ``expected`` if given; with the two writes of its stalls if they are known.
-
-    ``took_s`` is how long the recorded command ran, if that is known; ``failure`` says how it failed, if it did.
-    """
-    against = f"expected {expected}, found {result.verdict}: " if code is Exit.CONTRADICTED else ""
-    by = "; ".join(" ".join(pair_lines(group)) for group in writes.groups[:1]) if writes else ""
-    reason = f"{against}{result.reason}{f'. Writes: {by}' if by else ''}"
-    return Case(result.source.file, code, result.verdict, reason, took_s, failure)
+def case_of_capture(of: ReportedCapture) -> Case:
+    """A capture, compared with what is expected of it; with the two writes of its stalls if they are known."""
+    reason = f"{of.against}: {of.result.reason}" if of.against else of.result.reason
+    if of.writes and of.writes.groups:
+        reason += f". Writes: {' '.join(pair_lines(of.writes.groups[0]))}"
+    return Case(of.name, of.code, of.result.verdict, reason, of.took_s, of.failure)
 
 
 def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:

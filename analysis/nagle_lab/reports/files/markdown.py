@@ -13,6 +13,7 @@ from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import ends, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import findings, how_sure, processes, servers
+from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.reports.words.writes_text import writes_rows
 from nagle_lab.runs.run import Run
 
@@ -37,27 +38,17 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def page_of_capture(
-    result: Result,
-    ladder: Ladder | None,
-    against: str = "",
-    writes: Writes | None = None,
-    *,
-    slow: bool = True,
-    about: Sequence[tuple[str, str]] = (),
-    failure: str = "",
-) -> str:
-    """A diagnosed capture, with the ladder of its typical stall; ``against``: the expectation it contradicts.
-
-    ``writes`` are the two writes of each stall, if they are known; ``slow``: whether the reader looks because it is
-    slow; ``about``: names and values to show first; ``failure``: how the command failed, if it did.
-    """
+def page_of_capture(of: ReportedCapture) -> str:
+    """A diagnosed capture, with the ladder of a stall."""
+    result, reason = of.result, of.result.reason
     outcome = f"{_SIGNS[result.verdict]} {result.verdict}"
-    if failure:
-        outcome = f"🔴 {result.verdict} · {failure}"
-        result = result.concluded(result.verdict, result.reason.removeprefix(f"{failure}; "))
-    rows = [*about, *_figures(result, writes, slow=slow), *(("damage", damage) for damage in result.quality.damage)]
-    return _page(outcome, result.source.file, result.reason, [against] if against else [], rows, [], ladder)
+    if of.failure:
+        outcome = f"🔴 {result.verdict} · {of.failure}"
+        reason = reason.removeprefix(f"{of.failure}; ")
+    damage = (("damage", damage) for damage in result.quality.damage)
+    rows = [*of.about, *_figures(result, of.writes, slow=of.slow), *damage]
+    contradictions = [of.against] if of.against else []
+    return _page(outcome, of.name, reason, contradictions, rows, [], of.packets.written or of.packets.typical)
 
 
 def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) -> str:
