@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cache
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
@@ -166,12 +165,7 @@ class Tshark:
 
 def version() -> str:
     """Such as "TShark (Wireshark) 4.0.17"."""
-    return _version(shutil.which("tshark") or "tshark")
-
-
-@cache
-def _version(program: str) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["tshark", "--version"], capture_output=True, text=True, check=False)
     return done.stdout.partition("\n")[0].split(" (Git")[0].rstrip(".") or "tshark"
 
 

@@ -103,7 +103,7 @@ def delayed_acks_check(namespace: str, counters: Counters, captured: Traffic, *,
 
     On a ``busy`` machine the captures may show any number more.
     """
-    kernel = counters.grown("TcpExt.DelayedACKs")
+    kernel = counters.delayed_acks
     apart = max(DELAYED_ACKS_APART, DELAYED_ACKS_SHARE * kernel)
     of_fins, too_soon = captured.fin_acks, captured.acks_before_timer
     is_explained = busy or captured.delayed_acks - too_soon - apart <= kernel

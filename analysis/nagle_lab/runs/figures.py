@@ -76,7 +76,7 @@ def _kernel_delayed_acks(run: "Run", ends: Collection[str]) -> float | None:
     }
     if not all(homes.values()):
         return None
-    return sum(run.witnesses.counters[at].grown("TcpExt.DelayedACKs") for at in set().union(*homes.values()))
+    return sum(run.witnesses.counters[at].delayed_acks for at in set().union(*homes.values()))
 
 
 def medians(several: Sequence[Figures]) -> Figures | None:

@@ -3,7 +3,6 @@
 Everything here is a function of the files in the folder: judging a run again gives the same result.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,11 +67,12 @@ class Run:
         """The path of the capture file called ``name``."""
         return self.folder / f"{name}.pcap"
 
-    def traffic(self, namespace: str, capture: str) -> Traffic:
-        """What one capture shows for the addresses of one network namespace."""
+    def traffic(self, namespace: str, capture: str) -> Traffic | None:
+        """What one capture shows for the addresses of one network namespace; None if it has no packet of them."""
         inside = self.manifest.captures[capture].namespace == namespace
         addresses = self.manifest.namespaces[namespace].addresses
-        return traffic(self.captures[capture].connections, addresses, inside=inside)
+        seen = traffic(self.captures[capture].connections, addresses, inside=inside)
+        return seen if seen.segments_sent or seen.packets_received else None
 
     def exit_code(self) -> Exit:
         """0 as expected, 1 not, 2 INVALID, 3 INCONCLUSIVE."""
@@ -290,24 +290,6 @@ def contradictions(expected: Expected, verdict: Verdict, captures: dict[str, Run
             f"found {total.stalled_after_first:.1%} ({total.stalled_exchanges} of {total.repeat_exchanges})"
         )
     return differences
-
-
-@dataclass(frozen=True)
-class NamespaceTraffic:
-    """A network namespace as seen by every capture of a run (None: it has no traffic of it), and by its kernel."""
-
-    name: str
-    traffic: list[Traffic | None]  # in the order of the captures
-    kernel_segments: int
-    kernel_delayed_acks: int
-
-
-def namespace_traffic(run: Run) -> Iterator[NamespaceTraffic]:
-    """What is known about every network namespace whose kernel was asked."""
-    for name, counters in run.witnesses.counters.items():
-        traffic = [run.traffic(name, capture) for capture in run.captures]
-        seen = [of if of.segments_sent or of.packets_received else None for of in traffic]
-        yield NamespaceTraffic(name, seen, counters.segments_sent, counters.grown("TcpExt.DelayedACKs"))
 
 
 def services(run: Run) -> dict[str, str]:

@@ -47,6 +47,11 @@ class Counters(StrictRecord):
         """Segments the kernel sent; OutSegs leaves out retransmissions (RFC 4022)."""
         return self.grown("Tcp.OutSegs") + self.grown("Tcp.RetransSegs")
 
+    @property
+    def delayed_acks(self) -> int:
+        """ACKs that the kernel counted as delayed."""
+        return self.grown("TcpExt.DelayedACKs")
+
 
 class LoadRun(StrictRecord):
     """How the load tool was started, and how it ended."""

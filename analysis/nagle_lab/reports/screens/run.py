@@ -12,7 +12,7 @@ from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.screens.terminal import facts, headline, shown_path, typical, who
 from nagle_lab.reports.words.numbers import NONE
-from nagle_lab.runs.run import Run, namespace_traffic, services
+from nagle_lab.runs.run import Run, services
 from nagle_lab.runs.under_test import RunCapture, Totals
 
 _TIMES = (
@@ -81,15 +81,16 @@ def _evidence(run: Run) -> RenderableType:
 
 def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list[str], str]]:
     """Rows: a name, a value for each capture, and the kernel's value if it counts the same thing."""
-    captures, port, namespaces = run.captures.values(), run.manifest.expected.port, list(namespace_traffic(run))
+    captures, port, counters = run.captures.values(), run.manifest.expected.port, run.witnesses.counters
+    traffic = {namespace: [run.traffic(namespace, capture) for capture in run.captures] for namespace in counters}
     lossless = [run.witnesses.captures[name] for name in run.captures]
     yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
-    for of in namespaces:
-        sent = [str(t.segments_sent) if t else NONE for t in of.traffic]
-        yield f"segments sent by the {of.name}", sent, str(of.kernel_segments)
-    for of in namespaces:
-        delayed = [str(t.delayed_acks) if t else NONE for t in of.traffic]
-        yield f"delayed ACKs of the {of.name}", delayed, str(of.kernel_delayed_acks)
+    for name, kernel in counters.items():
+        sent = [str(seen.segments_sent) if seen else NONE for seen in traffic[name]]
+        yield f"segments sent by the {name}", sent, str(kernel.segments_sent)
+    for name, kernel in counters.items():
+        delayed = [str(seen.delayed_acks) if seen else NONE for seen in traffic[name]]
+        yield f"delayed ACKs of the {name}", delayed, str(kernel.delayed_acks)
     mixed = any(capture.others.connections for capture in captures)
     under_test = [capture.under_test for capture in captures]
     yield f"exchanges on port {port}" if mixed else "exchanges", [str(total.exchanges) for total in under_test]
