@@ -129,9 +129,7 @@ def _over_time(connection: Connection, stall: Stall) -> PacketWindow:
 
 
 def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder | None:
-    """An exchange of the connection with the most exchanges: the one whose duration is nearest to the capture's
-    median.
-    """
+    """The exchange of the busiest connection whose duration is nearest to the capture's median."""
     connection = busiest(result, (c for c in result.connections if port in (None, c.server.port)))
     if connection is None:
         return None

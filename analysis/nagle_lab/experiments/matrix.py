@@ -1,6 +1,4 @@
-"""The matrix: every scenario × variant, run one after the other, the outcomes, and published figures for
-comparison.
-"""
+"""The matrix: every scenario × variant, run one after the other; its outcomes, beside published figures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

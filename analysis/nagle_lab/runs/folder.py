@@ -112,9 +112,7 @@ def _read(path: Path, form: type[R]) -> tuple[R, dict[str, Any]]:
 
 @contextmanager
 def _own_file(path: Path) -> Iterator[None]:
-    """Open a file of the folder for the block. Links, which may lead out of it, and pipes and devices, which never
-    end, are refused.
-    """
+    """Refuse anything but a regular file for the block: links may lead out of the folder, pipes may never end."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             raise NagleLabError(f"{path}: not a regular file; run it again")

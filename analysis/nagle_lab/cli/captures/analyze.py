@@ -75,9 +75,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _NEVER, _MORE_THAN_A_TABLE = -1, -3, (1 << 31)
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc reuse a window's memory for the next one: memory that was given back comes back page by page,
-    zeroed.
-    """
+    """Make glibc reuse a window's memory: what was given back comes back page by page, zeroed."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_MMAP_THRESHOLD, _MORE_THAN_A_TABLE)
         mallopt(_TRIM_THRESHOLD, _NEVER)

@@ -77,9 +77,7 @@ def _live(
 
 @contextmanager
 def _stages(screen: Console, name: str) -> Iterator[Callable[[str], None]]:
-    """Shows the stages of a run: in one changing line; on a dumb terminal in one growing line; in a log with a line
-    each.
-    """
+    """Shows the stages of a run in one changing line; on a dumb terminal it grows; a log has a line for each."""
     if screen.is_terminal and not screen.is_dumb_terminal:
         with screen.status(name) as status:
             yield lambda stage: status.update(f"{name}: {stage}"[: WIDTH - 2])

@@ -53,9 +53,7 @@ def options_of(config: pytest.Config) -> Selection:
 
 
 def expected_of(item: pytest.Item, options: Selection) -> ExpectedOfTest:
-    """The expectation in the markers of the test, its class and its module; the nearest counts. Raises
-    pytest.UsageError.
-    """
+    """What the markers of the test, its class and its module say; the nearest counts. Raises pytest.UsageError."""
     markers = list(item.iter_markers("nagle"))
     said: dict[str, Any] = {}
     try:

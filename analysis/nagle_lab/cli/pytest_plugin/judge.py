@@ -156,9 +156,7 @@ class Judge:
             return JudgedPart(Verdict.INVALID, f"the recording cannot be judged: {type(error).__name__}: {error}")
 
     def _end(self, item: pytest.Item, *, failed: bool = False) -> str:
-        """Why a test fails because of its verdict; if it has already ``failed``, this becomes a section of its
-        report.
-        """
+        """Why a test fails because of its verdict; for one that has ``failed`` already, a section of its report."""
         (nodeid, expected), end = self._running, self._recording.take()
         judged = self._judge(nodeid, expected.selection, end)
         self._spans.add(Span(end.segments, nodeid, expected, judged.verdict))

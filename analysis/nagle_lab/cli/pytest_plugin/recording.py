@@ -75,9 +75,7 @@ class SessionCapture:
         return recording_gap(Outcome(problem=self._problem, dropped=end.dropped - begin.dropped))
 
     def end(self) -> tuple[Moment, str]:
-        """End the recording; returns its last moment, and what is missing in total, by the kernel's count of segments
-        sent.
-        """
+        """End the recording: its last moment, and what is missing, by the kernel's count of segments sent."""
         sent = segments_sent()
         until = time.monotonic() + _SETTLE_S
         end = self.take()

@@ -215,9 +215,7 @@ def _is_read(file: Path, path: Path) -> bool:
 
 
 def _why_not_written(file: Path) -> str:
-    """Why a file cannot be written, and what to do; or empty. A regular file is replaced, so its folder must be
-    writable, too.
-    """
+    """Why a file cannot be written, and what to do; or empty. Of a file to replace, its folder counts, too."""
     target = file.resolve()
     if target.is_dir():
         return "it is a folder: name a file"

@@ -54,9 +54,7 @@ def require_only_one(named: Sequence[str]) -> None:
 
 
 def runs_option(folder: Path = RUNS) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
-    """The option for the folder of runs; runs with special sizes go to another folder, so that latest-… stays
-    meaningful.
-    """
+    """The option for the folder of runs; runs of special sizes get another, so that latest-… stays meaningful."""
     where = folder.relative_to(RUNS.parents[1])
     return click.option(
         "--runs", type=PATH, default=folder, metavar="DIR", help=f"Store runs in DIR, not in {where}."

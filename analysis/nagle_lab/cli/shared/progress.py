@@ -11,9 +11,7 @@ _FOREVER = 1e9  # estimate the time left from all work so far, not from the last
 
 
 class ProgressBar:
-    """A bar between a task's description and ``figures``, during the task; nothing if ``screen`` is not a
-    terminal.
-    """
+    """A bar between a task's description and ``figures``, while it runs; nothing without a terminal."""
 
     def __init__(self, screen: Console, total: int | None, *figures: ProgressColumn) -> None:
         self._bar = Progress(

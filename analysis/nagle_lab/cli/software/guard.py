@@ -216,9 +216,7 @@ def _keep_or_forget(run: JudgedCommand, folder: RecordingFolder) -> None:
 
 
 def _write(files: Iterable[Path | None], report: str, exports: Exports) -> OSError | None:
-    """Write the requested files before showing anything, because the reader of a pipe may go away. Returns why it
-    failed, if it did.
-    """
+    """Write the files before anything is shown, because the reader of a pipe may go away; returns what failed."""
     try:
         for file in filter(None, files):
             write_export(file, report)

@@ -64,9 +64,7 @@ class Question(StrictRecord):
 
 
 class ScriptPrograms(StrictRecord):
-    """``[programs]``: the program at each end of the connection under test, as a sentence names it. With its article,
-    if it has one: "the proxy", "Redis".
-    """
+    """``[programs]``: what is at each end of the connection under test, with its article: "the proxy", "Redis"."""
 
     client: Text
     server: Text

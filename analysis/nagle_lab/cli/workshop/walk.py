@@ -100,9 +100,7 @@ class Walk:
         self._answers.go_on()
 
     def _show(self, page: Page) -> None:
-        """Show a page, up to the prompt of its last screen; if somebody turns the screens, each begins on an empty
-        one.
-        """
+        """Show a page, up to the prompt of its last screen; where somebody turns screens, each clears the last."""
         if not (self._answers.turns and self._screen.is_terminal):
             print_screen(whole(page), self._screen, clear=False)
             return

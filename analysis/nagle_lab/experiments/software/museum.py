@@ -1,6 +1,4 @@
-"""The museum: released software that stalls, and the release or setting of it that does not; they are data, as
-scenarios are.
-"""
+"""The museum: released software that stalls, and its release or setting that does not; data, as scenarios are."""
 
 import shutil
 import subprocess

@@ -65,9 +65,7 @@ class Joined:
 
 
 def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
-    """The two calls of each stall of a capture that was recorded together with the trace; ``files`` are the
-    capture.
-    """
+    """The two calls of each stall; ``files`` are the capture, which was recorded together with the trace."""
     by_connection: dict[int, list[Stall]] = defaultdict(list)
     for stall in result.stalls:
         by_connection[stall.connection].append(stall)

@@ -34,9 +34,7 @@ def options_of(pair: CallPair, located: Located) -> list[Option]:
 
 
 def nodelay_of(pairs: Sequence[CallPair], located: Located) -> str:
-    """What happened to TCP_NODELAY on the sockets that held: the most frequent story, and how many sockets have
-    it.
-    """
+    """What happened to TCP_NODELAY on the sockets that held: the most frequent stories, and of how many sockets."""
     stories: dict[Stream, str] = {}
     for pair in pairs:
         if pair.stream not in stories:

@@ -111,9 +111,7 @@ def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: C
 
 
 def compared(writes: Writes, exchanges: int, stalled: int) -> Writes:
-    """Add how many exchanges there were, and how many stalled, without tracing; and a note if tracing changed the
-    share.
-    """
+    """Add how many exchanges there were and stalled without tracing; and a note if tracing changed the share."""
     share = _share(writes.stalled_exchanges, writes.exchanges) - _share(stalled, exchanges)
     by = f"tracing changed the share of stalled exchanges by {100 * share:+.0f} points"
     lines = ": the lines hold, but not how often each stalls" if writes.named else ""

@@ -28,9 +28,7 @@ _IN_A_SENTENCE = {  # figure → what follows its gain
 
 
 def show_comparison(comparison: Comparison, screen: Console) -> None:
-    """Print verdicts, figures, gains over the first, and what differs; in several tables if there are many
-    subjects.
-    """
+    """Print verdicts, figures, gains over the first, and what differs; many subjects take several tables."""
     subjects, names = comparison.subjects, names_of(comparison)
     for at in range(1, len(subjects), BESIDE):
         columns = [0, *range(at, min(at + BESIDE, len(subjects)))]

@@ -109,9 +109,7 @@ def _claims(results: Sequence[ClaimResult]) -> Table:
 
 @dataclass(frozen=True)
 class ClaimInWords:
-    """A published figure; ours, and what it is; the range that counts as reproduced; how far ours is reproduced; and
-    why.
-    """
+    """A published figure; ours, and what it is; the range that reproduces it; how far ours does; and why."""
 
     published: str
     figure: str

@@ -1,6 +1,4 @@
-"""TCP_NODELAY set on open sockets: on which, and with what effect, on the screen and as JSON
-``nagle-lab-nodelay/1``.
-"""
+"""TCP_NODELAY set on open sockets, and its effect: on the screen, and as JSON ``nagle-lab-nodelay/1``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -66,9 +66,7 @@ def case_of_capture(of: ReportedCapture) -> Case:
 
 
 def suite_of_run(run: Run, code: Exit, contradictions: Sequence[str]) -> Suite:
-    """A run, with what ran and how every witness compares; ``contradictions`` are differences from its
-    expectation.
-    """
+    """A run, with what ran and how every witness compares; ``contradictions``: how it is not as expected."""
     m = run.manifest
     reason = "; ".join([*contradictions, run.reason])
     took = sum(m.timings_s.values())

@@ -17,9 +17,7 @@ from nagle_lab.reports.html.time_axis import common_scale
 
 
 def comparison_page(comparison: Comparison, parts: Sequence[Shown]) -> str:
-    """Several runs or captures side by side; ``parts`` are the parts compared, in the same order. A whole
-    document.
-    """
+    """Several runs or captures side by side, a whole document; ``parts`` are those compared, in the same order."""
     parts = [replace(of, name=subject.name) for of, subject in zip(parts, comparison.subjects, strict=True)]
     return page(
         "comparison.html.j2",

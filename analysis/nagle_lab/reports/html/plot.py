@@ -107,9 +107,7 @@ class Plot:
 
 @contextmanager
 def plot(label: str, height: int, panels: int = 1) -> Iterator[Plot]:
-    """Draw on the axes that the block is given; ``label`` says what the plot shows, ``height`` is in units of the
-    drawing.
-    """
+    """Draw on the axes that the block is given; ``label`` says what; ``height`` is in units of the drawing."""
     with mpl.rc_context(mpl.rcParamsDefault), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters its font lacks: the reader's browser has others
         mpl.rcParams.update(_STYLE | {"svg.hashsalt": re.sub(r"\W", "", label)})  # type: ignore[arg-type]
@@ -119,8 +117,6 @@ def plot(label: str, height: int, panels: int = 1) -> Iterator[Plot]:
 
 
 def short(words: str, most: int = 48) -> str:
-    """Words from outside, shortened and made printable: Matplotlib draws control characters and any length as they
-    are.
-    """
+    """Words from outside, shortened and printable: Matplotlib draws any length, and control characters."""
     text_ = printable(words)
     return text_ if len(text_) <= most else f"{text_[: most - 1]}…"

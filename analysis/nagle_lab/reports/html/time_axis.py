@@ -84,9 +84,7 @@ def scale_of(ladder: Ladder) -> float:
 
 
 def common_scale(ladders: Iterable[Ladder]) -> float:
-    """The common scale on which the longest of several ladders fits, and the words of each wait; 0 if no time
-    passes.
-    """
+    """The scale on which the longest of several ladders fits, and the words of each wait; 0 if no time passes."""
     several = list(ladders)
     waiting = [ladder for ladder in several if _length(wait_of(ladder))]
     scales = [scale for ladder in waiting or several if (scale := scale_of(ladder))]

@@ -32,9 +32,7 @@ def show_series(series: Sequence[Series], screen: Console) -> None:
 
 
 def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
-    """The results of the series: how many have which verdict, those that lost most, and every problem, or how
-    many.
-    """
+    """Print how many series have which verdict, those that lost most, and the problems, or how many there are."""
     counts = Counter(str(each.verdict or "FAILED") for each in judged)
     packets = sum(each.packets for each in judged)
     verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(counts.items()))

@@ -106,9 +106,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
 
 
 def _besides(result: Result) -> str:
-    """What to do about a cause that took longer than the stalls; empty if there is none, or their remedy covers
-    it.
-    """
+    """What to do about a cause that took longer than the stalls; empty without one that their remedy leaves."""
     cause = larger_cause(result.summary.lost_ms_total, result.idle_gaps)
     is_late_ack = cause is Cause.DELAYED_ACK
     if (
@@ -148,9 +146,7 @@ def _seen_end(result: Result) -> Endpoint:
 
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
-    """What to do next: about holds for a round trip if there are many, otherwise about the first cause that can be
-    fixed.
-    """
+    """What to do next: about many holds for a round trip, otherwise about the first cause that can be fixed."""
     if _MANY * result.summary.round_trip_holds.count > result.summary.exchanges:
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
     elif first := _first(causes):
@@ -245,9 +241,7 @@ def _process_at(result: Result, end: NamedEnd) -> EndProcess | None:
 
 
 def _try(holder: EndProcess) -> tuple[str, list[str]]:
-    """Commands that show the sockets of the process that holds; and, as a comment, the change, which a person must
-    decide on.
-    """
+    """Show the sockets of the process that holds; the change, which a person must decide on, is a comment."""
     return (
         f"In a shell on this host, as root, to see what {holder.command} {holder.pid} holds now",
         [
@@ -364,9 +358,7 @@ def _tcpdump(file: str, only: str) -> str:
 
 
 def _there(end: NamedEnd | Endpoint) -> str:
-    """Where and when to look for a program: a server keeps listening, but a client's connections may soon be
-    closed.
-    """
+    """Where and when to look for a program: a server keeps listening, a client's connections may soon close."""
     return f"In a shell on {_host(end)}, as root" + (", while it runs" if end.role == "client" else "")
 
 

@@ -85,9 +85,7 @@ def delayed_acks(figures: "Figures") -> str:
 
 
 def shortened(name: str, width: int) -> str:
-    """A name in ``width`` columns; a longer one keeps both ends, because containers of a project differ at the
-    end.
-    """
+    """A name in ``width`` columns; a longer one keeps both ends: containers of a project differ at the end."""
     if len(name) <= width:
         return name
     last = width // 2

@@ -77,9 +77,7 @@ def findings(result: Result) -> list[tuple[str, str]]:
 
 
 def servers(s: Summary) -> list[tuple[str, str]]:
-    """The findings for each server with stalls or unresolved candidates, then for all others; nothing for a single
-    server.
-    """
+    """The findings for each server with stalls or unresolved candidates, then all others; nothing for only one."""
     if not s.servers:
         return []
     others = s.exchanges - sum(server.exchanges for server in s.servers)

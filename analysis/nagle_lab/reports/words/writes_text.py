@@ -51,9 +51,7 @@ def shown(write: Write) -> str:
 
 
 def shown_place(place: Place) -> str:
-    """ "server.py:16 reply"; a file below the working directory relative to that, any other by the last two parts of
-    its path.
-    """
+    """ "server.py:16 reply": the path from the working directory, of other files the last two parts of it."""
     return place_text(place, here())
 
 
