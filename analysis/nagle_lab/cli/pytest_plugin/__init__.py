@@ -1,10 +1,9 @@
 """The pytest plugin: ``pytest --nagle`` puts each test under the proof.
 
 Without --nagle only this module is imported: options, the marker's line, the fixture. With --nagle, pytest starts
-itself again in a network namespace (start.py), where each test is judged (judge.py) on the connections that it opened
-(judged_part.py), and the session on all others (spans.py); the workers of pytest-xdist get a namespace each
-(xdist.py). With --nagle-trace a test that stalls runs once more (again.py). The summary of all tests comes at the end
-(session_summary.py).
+itself again in a network namespace (start.py), where each test is judged (judge.py) on the connections that it
+opened, and the session on all others (parts.py); the workers of pytest-xdist get a namespace each (xdist.py). With
+--nagle-trace a test that stalls runs once more (again.py). The summary comes at the end (session_summary.py).
 """
 
 import os

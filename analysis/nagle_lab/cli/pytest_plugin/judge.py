@@ -13,11 +13,9 @@ import pytest
 from nagle_lab.cli.pytest_plugin import AGAIN, JUDGE
 from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ExpectedOfTest, expected_of, options_of
-from nagle_lab.cli.pytest_plugin.judged_part import JudgedPart, judge_part
-from nagle_lab.cli.pytest_plugin.kept import KeptCaptures, file_name
-from nagle_lab.cli.pytest_plugin.recording import Moment, SessionCapture, remove
+from nagle_lab.cli.pytest_plugin.parts import JudgedPart, Span, Spans, judge_part
+from nagle_lab.cli.pytest_plugin.recording import KeptCaptures, Moment, SessionCapture, file_name, remove
 from nagle_lab.cli.pytest_plugin.session_summary import Session, SessionSummary
-from nagle_lab.cli.pytest_plugin.spans import Span, Spans
 from nagle_lab.diagnosis.result.could_stall import Missing
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
