@@ -134,7 +134,7 @@ def _is_over(lock: Path) -> bool:
 
 def _carry_out(soak: Soak, runs: Path, lock: Path) -> None:
     left = soak.left()
-    with RunsProgress(terminal.console(stderr=True), len(left)) as progress:
+    with RunsProgress(len(left)) as progress:
         for load in LOADS:
             mine = [trial for trial in left if trial.load == load]
             if not mine:

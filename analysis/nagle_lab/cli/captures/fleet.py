@@ -114,8 +114,7 @@ class _Progress(ProgressBar):
     """Shows on a terminal how much is read: see :class:`nagle_lab.fleet.schedule.Progress`."""
 
     def __init__(self) -> None:
-        figures = TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TimeRemainingColumn()
-        super().__init__(console(stderr=True), None, *figures)
+        super().__init__(None, TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), TimeRemainingColumn())
         self._series = self._done = self._packets = self._size = 0
 
     def begin(self, series: int, size: int) -> None:

@@ -34,7 +34,7 @@ def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | N
     started, interrupted = time.monotonic(), False
     matrix.about = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count()}
     try:
-        with RunsProgress(console(stderr=True), matrix.planned) as progress:
+        with RunsProgress(matrix.planned) as progress:
             fill(matrix, lambda row: _carry_out(row, runs, progress, matrix.about))
     except KeyboardInterrupt:
         interrupted = True

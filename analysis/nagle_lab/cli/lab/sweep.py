@@ -42,7 +42,7 @@ def command(
     for series in several:  # so that a mistake gives one line, not one per run
         resolve(swept, swept.variant(series.variant), {**given, parameter: str(low)})
     try:
-        with RunsProgress(console(stderr=True), len(several) * len(sweep.doubled(low, high))) as progress:
+        with RunsProgress(len(several) * len(sweep.doubled(low, high))) as progress:
             for series in several:
                 measure = partial(_measure, swept, series, given, runs, parameter, progress)
                 sweep.run_through(series, low, high, measure, progress.more)

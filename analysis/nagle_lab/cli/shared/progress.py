@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from nagle_lab.reports.screens.terminal import console
 
 _FOREVER = 1e9  # estimate the time left from all work so far, not from the last half minute
 
@@ -13,15 +14,16 @@ _FOREVER = 1e9  # estimate the time left from all work so far, not from the last
 class ProgressBar:
     """A bar between a task's description and ``figures``, while it runs; nothing without a terminal."""
 
-    def __init__(self, screen: Console, total: int | None, *figures: ProgressColumn) -> None:
+    def __init__(self, total: int | None, *figures: ProgressColumn) -> None:
+        self._screen = console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             *figures,
-            console=screen,
+            console=self._screen,
             speed_estimate_period=_FOREVER,
             transient=True,
-            disable=not screen.is_terminal,
+            disable=not self._screen.is_terminal,
         )
         self._task = self._bar.add_task("", total=total)
 
@@ -36,9 +38,9 @@ class ProgressBar:
 class RunsProgress(ProgressBar):
     """Progress of ``planned`` runs, a number that :meth:`more` increases."""
 
-    def __init__(self, screen: Console, planned: int) -> None:
-        super().__init__(screen, planned, MofNCompleteColumn(), TimeRemainingColumn())
-        self._screen, self._planned, self._done, self._what = screen, planned, 0, ""
+    def __init__(self, planned: int) -> None:
+        super().__init__(planned, MofNCompleteColumn(), TimeRemainingColumn())
+        self._planned, self._done, self._what = planned, 0, ""
 
     def more(self, runs: int) -> None:
         """Add runs to those planned."""

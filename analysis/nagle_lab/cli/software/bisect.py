@@ -38,7 +38,7 @@ def command(
     tried: list[TriedRelease] = []
     interrupted = False
     try:
-        with RunsProgress(console(stderr=True), len(of.versions)) as progress:
+        with RunsProgress(len(of.versions)) as progress:
             attempts = try_each(of, command_line, selection, limit_s=limit_s, both_sides=both_sides)
             for version in of.versions:
                 progress.begin(f"{of.name} {version}")

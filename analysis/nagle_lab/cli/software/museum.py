@@ -23,7 +23,7 @@ def command(names: Sequence[str], quick: bool, list_only: bool, trace: bool, mar
     if trace:
         return _trace(every, markdown)
     shown = []
-    with RunsProgress(console(stderr=True), len(every)) as progress:
+    with RunsProgress(len(every)) as progress:
         for exhibit in every:
             progress.begin(exhibit.name)
             shown.append(run_exhibit(exhibit))
@@ -40,7 +40,7 @@ def _trace(every: Sequence[Exhibit], markdown: Path | None) -> Exit:
     """Trace the bad halves, and compare the two writes of each with its exhibit."""
     traced = []
     known = [exhibit for exhibit in every if exhibit.writes]
-    with RunsProgress(console(stderr=True), len(known)) as progress:
+    with RunsProgress(len(known)) as progress:
         for exhibit in known:
             progress.begin(exhibit.name)
             traced.append(trace_writes(exhibit))
