@@ -20,11 +20,8 @@ _STALLS_AT_ONCE = 1 << 12
 def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = False) -> None:
     """Write the capture ``paths``, whose result is ``result``, to ``out`` as commented pcapng, whole or not at all.
 
-    Raises
-    ------
-    NagleLabError
-        There is no packet; ``out`` exists without ``force``, is one of ``paths``, or is not a file; or the capture
-        changed.
+    Raises NagleLabError if there is no packet; ``out`` exists without ``force``, is one of ``paths``, or is not a
+    file; or the capture changed.
     """
     _require_free(out, paths, force)
     if not result.source.packets:

@@ -28,12 +28,7 @@ def segments(
     """Every segment of a capture file, or of rotated ones, in file order.
 
     Only those between one of the pairs ``ends``, in either direction, and from ``first_frame`` on. No more is read
-    than necessary.
-
-    Raises
-    ------
-    NagleLabError
-        The capture cannot be read.
+    than necessary. Raises NagleLabError if the capture cannot be read.
     """
     ways = None if ends is None else {way for pair in ends for way in (pair, pair[2:] + pair[:2])}
     only = next(iter(ends)) if ends is not None and len(ends) == 1 else None

@@ -43,10 +43,7 @@ class _Seen:
 def processes_of(files: Sequence[Path], result: Result) -> list[EndProcess]:
     """The processes at the ends of the result's connections; empty where no comment names one.
 
-    Raises
-    ------
-    NagleLabError
-        The capture cannot be read.
+    Raises NagleLabError if the capture cannot be read.
     """
     if "pcapng" not in result.source.format:
         return []

@@ -91,12 +91,7 @@ def software_seen(files: Sequence[Path], result: Result) -> NodelaySetting | Non
     """The software of the end that held most, or without a stall of the busiest server; None if it is not known.
 
     Data that the end itself sent names it: an HTTP header, or the first line of SSH or rsync. A relay may only have
-    passed it on.
-
-    Raises
-    ------
-    NagleLabError
-        The capture cannot be read.
+    passed it on. Raises NagleLabError if the capture cannot be read.
     """
     end = _end(result)
     if not files or end is None:

@@ -119,10 +119,7 @@ def our_frames(capture: Capture) -> Iterator[OurFrame]:
 class Tshark:
     """A run of tshark over one file: a context manager that iterates over its lines; `complaint` is its error.
 
-    Raises
-    ------
-    NagleLabError
-        tshark is not installed.
+    Raises NagleLabError if tshark is not installed.
     """
 
     def __init__(self, path: Path, arguments: Sequence[str], preferences: dict[str, str]) -> None:
@@ -193,12 +190,7 @@ def detail(path: Path, frames: Sequence[int]) -> list[tuple[int, list[str]]]:
     """What Wireshark says of some frames of a capture file: (frame, lines indented as a tree).
 
     Lines that repeat another line (single bits, kinds and lengths of options, ports) are left out, and so are
-    checksums, which offload leaves to the card.
-
-    Raises
-    ------
-    NagleLabError
-        tshark is missing, or cannot read the file.
+    checksums, which offload leaves to the card. Raises NagleLabError if tshark is missing, or cannot read the file.
     """
     chosen = " || ".join(f"frame.number == {frame}" for frame in frames)
     separator = secrets.token_hex(16)  # which no capture can contain
@@ -243,10 +235,7 @@ class RowComparison:
 def verify(path: Path) -> RowComparison:
     """Compare our segments of a capture file with tshark's, frame by frame, in bounded memory.
 
-    Raises
-    ------
-    NagleLabError
-        The file is unusable, cannot be read twice, or tshark is missing or cannot read it.
+    Raises NagleLabError if the file is unusable, cannot be read twice, or tshark is missing or cannot read it.
     """
     if str(path) == "-" or path.is_fifo():
         raise NagleLabError(f"{path}: is read twice, by us and by tshark: save it to a file first")

@@ -28,11 +28,8 @@ _MOST_BYTES = 16 << 20  # of JSON; a run has 20 kB
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a complete run, checked against its own checksum.
 
-    Raises
-    ------
-    NagleLabError
-        There is no manifest, the run did not complete, or the manifest was changed or is not of the form that the lab
-        writes.
+    Raises NagleLabError if there is none, the run did not complete, or the manifest was changed or is not of the form
+    that the lab writes.
     """
     file = folder / MANIFEST
     manifest, content = _read(file, Manifest)
@@ -64,10 +61,7 @@ def read_manifest(folder: Path) -> Manifest:
 def read_witnesses(folder: Path, manifest: Manifest) -> Witnesses:
     """The witnesses of every capture and namespace of a manifest.
 
-    Raises
-    ------
-    NagleLabError
-        There are none, or they are not of the form that the lab writes.
+    Raises NagleLabError if there are none, or they are not of the form that the lab writes.
     """
     file = folder / WITNESSES
     witnesses, _ = _read(file, Witnesses)

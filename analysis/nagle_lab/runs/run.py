@@ -110,11 +110,8 @@ def is_run(path: Path) -> bool:
 def judge_run(folder: Path) -> Run:
     """Analyse every capture of a run folder and compare the witnesses with them.
 
-    Raises
-    ------
-    NagleLabError
-        A file is missing, differs from the manifest or is not of the form that nagle-lab writes, or the run never
-        completed.
+    Raises NagleLabError if a file is missing, differs from the manifest or is not of the form that nagle-lab writes,
+    or if the run never completed.
     """
     folder = folder.resolve()
     manifest = read_manifest(folder)

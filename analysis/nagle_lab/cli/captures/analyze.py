@@ -32,11 +32,7 @@ class CtrlC:
     """A context manager: Ctrl-C ends the input from a pipe (`tcpdump -w - | nagle-lab analyze -`), not the diagnosis.
 
     The terminal interrupts both programs. The writer of the pipe gets some time to send its last packets and to end;
-    after that, or when Ctrl-C is pressed again, standard input counts as ended.
-
-    Attributes
-    ----------
-    pressed : whether Ctrl-C was pressed
+    after that, or when Ctrl-C is pressed again, standard input counts as ended. ``pressed``: whether it was pressed.
     """
 
     def __init__(self, is_piped: bool) -> None:

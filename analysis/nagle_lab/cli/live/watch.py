@@ -35,13 +35,7 @@ from nagle_lab.reports.words.next_steps import commands
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """The options of nagle-lab watch.
-
-    Raises
-    ------
-    NagleLabError
-        Some of them exclude each other, or standard input is not a pipe.
-    """
+    """The options of nagle-lab watch. NagleLabError if some exclude each other, or standard input is not a pipe."""
 
     source: str | None  # "-": standard input
     interface: str

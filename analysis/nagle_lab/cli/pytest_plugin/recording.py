@@ -38,17 +38,11 @@ def recorded_so_far(folder: Path) -> list[Path]:
 
 
 class SessionCapture:
-    """The session's capture file, with frames numbered as they came.
-
-    Attributes
-    ----------
-    file : the whole recording up to the last :meth:`take`
-    way : how the namespace was made
-    """
+    """The session's capture file, with frames numbered as they came."""
 
     def __init__(self, folder: Path) -> None:
-        self.way = read_record(Job, folder / JOB).way
-        self.file = folder / SESSION
+        self.way = read_record(Job, folder / JOB).way  # how the namespace was made
+        self.file = folder / SESSION  # the whole recording up to the last take()
         self._cuts = CutClient(folder)
         self._to = io.BufferedWriter(io.FileIO(str(self.file), "w"))
         self._now, self._problem = Moment(), ""
@@ -112,16 +106,11 @@ def remove(path: Path) -> None:
 
 
 class KeptCaptures:
-    """Where captures of tests are kept: in the requested folder, or, if that has no room, beside the recording.
-
-    Attributes
-    ----------
-    problem : why some captures are not in the folder, and where they are; empty if all are
-    """
+    """Where captures of tests are kept: in the requested folder, or, if that has no room, beside the recording."""
 
     def __init__(self, folder: Path, recorded_in: Path) -> None:
         self._folder, self._recorded_in = folder, recorded_in
-        self.problem = ""
+        self.problem = ""  # why some captures are not in the folder, and where they are; empty if all are
 
     def keep(self, capture: Path, name: str = "") -> Path | None:
         """Move a capture into the folder, under a free name; returns its new path, None if it cannot be kept."""

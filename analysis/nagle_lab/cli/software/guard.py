@@ -27,13 +27,7 @@ from nagle_lab.reports.words.reported import ReportedCapture
 
 @dataclass(frozen=True)
 class GuardOptions:
-    """The options of nagle-lab guard, except files that other commands also write.
-
-    Raises
-    ------
-    NagleLabError
-        Some of them exclude each other.
-    """
+    """The options of guard, but no files that other commands also write. NagleLabError if some exclude each other."""
 
     command_line: Sequence[str]
     ports: Sequence[int]

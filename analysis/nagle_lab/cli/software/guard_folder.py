@@ -30,18 +30,11 @@ def recorded_in(keep: Path | None) -> list[Path]:
 
 @dataclass
 class RecordingFolder:
-    """Where a recording goes.
-
-    Attributes
-    ----------
-    path : the folder
-    is_named : the user named it, to keep it; an earlier recording in it is set aside until there is a new one
-    is_wanted : whether the recording is kept, even if it cannot be shown
-    """
+    """The folder of a recording; an earlier one in it is set aside until there is a new one."""
 
     path: Path
-    is_named: bool
-    is_wanted: bool = False
+    is_named: bool  # by the user, to keep it
+    is_wanted: bool = False  # the recording is kept, even if it cannot be shown
 
     @property
     def has_packets(self) -> bool:

@@ -37,12 +37,8 @@ _UNNAMED = re.compile(r"\b(?:sendto|sendmsg|write|writev)\(\d+(?:<socket:\[\d+\]
 def with_recorded(files: Sequence[Path], result: Result, file: Path) -> Result:
     """The result, with the two writes of each stall; ``files`` are its capture.
 
-    A traced run is never CLEAN: tracing slows a program, and may hide a stall.
-
-    Raises
-    ------
-    NagleLabError
-        The file is not strace's, or was recorded with other options, at another time, or of other connections.
+    A traced run is never CLEAN: tracing slows a program, and may hide a stall. Raises NagleLabError if the file is
+    not strace's, or was recorded with other options, at another time, or of other connections.
     """
     try:
         _check_recorded(file)

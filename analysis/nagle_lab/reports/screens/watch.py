@@ -41,28 +41,20 @@ _FEW_ROWS = 4  # rows of the table that a ladder leaves
 
 @dataclass
 class Screen:
-    """The user's choices, and the state of the screen.
-
-    Attributes
-    ----------
-    typing : the filter is being typed
-    opened : the key of the row that is shown alone
-    message : the latest message
-    final : the final results, those of the ended periods
-    """
+    """The user's choices, and the state of the screen."""
 
     target: str
     window_s: float
     view: View | None = None
     order: str = "lost"
     filter: str = ""
-    typing: bool = False
+    typing: bool = False  # the filter
     single: bool = False  # connections instead of programs
     frozen: bool = False
     selected: int = 0
-    opened: tuple[str, str, str, str] | None = None
-    message: str = ""
-    final: str = ""
+    opened: tuple[str, str, str, str] | None = None  # the key of the row that is shown alone
+    message: str = ""  # the latest
+    final: str = ""  # results of the ended periods
     counted: str = ""  # stalls since the beginning
     packets: int = 0
     dropped: int = 0
