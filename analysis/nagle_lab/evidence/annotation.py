@@ -36,8 +36,6 @@ def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = 
 def _require_free(out: Path, paths: Sequence[Path], force: bool) -> None:
     if out.is_dir():
         raise NagleLabError(f"{out}: is a folder: name a file in it")
-    if not out.parent.is_dir():
-        raise NagleLabError(f"{out}: there is no folder {out.parent}: name a file in one that exists")
     if not (out.exists() or out.is_symlink()):
         return
     if any(path.exists() and out.exists() and path.samefile(out) for path in paths):

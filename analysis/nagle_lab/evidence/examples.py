@@ -138,9 +138,8 @@ def _exchange(files: Sequence[Path], result: Result, port: int | None) -> Ladder
     typical = min(exchanges, key=lambda one: abs(one.took_ms - middle.p50) if middle else 0.0, default=None)
     if typical is None:
         return None
-    steps = typical.steps
-    note = not_this_stall(result, connection, steps)
-    return replace(ladder(connection, steps, file=file_names(files)), note=note)
+    note = not_this_stall(result, connection, typical.steps)
+    return replace(ladder(connection, typical.steps, file=file_names(files)), note=note)
 
 
 @dataclass

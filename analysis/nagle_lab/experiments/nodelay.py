@@ -130,7 +130,8 @@ def conclude(before: ProgramRecording, after: ProgramRecording) -> Conclusion:
             return Conclusion(Exit.UNUSABLE, f"what was recorded {one.name} is unusable: {one.result.reason}")
     was, now = before.result, after.result
     if was.verdict is not Verdict.STALL:
-        return Conclusion(Exit.INCONCLUSIVE, f"there was no stall to remove: {_why(was)}")
+        why = was.reason or f"{_stalled(was)} exchanges stalled"
+        return Conclusion(Exit.INCONCLUSIVE, f"there was no stall to remove: {why}")
     if now.verdict is Verdict.STALL:
         return Conclusion(Exit.CONTRADICTED, f"the stall stays: {now.summary.who_held} still holds data")
     if now.verdict is Verdict.CLEAN:
@@ -147,10 +148,6 @@ def conclude_back(before: ProgramRecording, after: ProgramRecording) -> Conclusi
     if now.verdict is Verdict.STALL:
         return Conclusion(Exit.OK, f"the stall is back: {counts}")
     return Conclusion(Exit.OK, f"taken back: {counts}" + (f" ({now.reason})" if now.reason else ""))
-
-
-def _why(result: Result) -> str:
-    return result.reason or f"{_stalled(result)} exchanges stalled"
 
 
 def _stalled(result: Result) -> str:

@@ -86,7 +86,6 @@ def _measure(
     progress: RunsProgress,
     size: int,
 ) -> sweep.SweepPoint:
-    """Run a series at a size."""
     stage = progress.begin(f"{series.name} {parameter}={size}")
     variant, settings = scenario.variant(series.variant), {**given, parameter: str(size)}
     run, outcome = attempt(lambda: make_run(scenario, variant, settings, runs, stage))

@@ -150,7 +150,6 @@ def _require_terminal(yes: bool) -> None:
 
 
 def _agreed(what: str, sockets: list[HostSocket], yes: bool) -> bool:
-    """Whether the user agrees to the change."""
     if yes:
         return True
     for line in names(sockets):

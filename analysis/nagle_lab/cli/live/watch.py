@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -168,14 +168,10 @@ def _packets(asked: WatchOptions) -> Iterator[tuple[Recording | int, ProgramName
             yield recording, names
 
 
-@contextmanager
-def _spectator(asked: WatchOptions) -> Iterator[Spectator]:
+def _spectator(asked: WatchOptions) -> AbstractContextManager[Spectator]:
     if asked.is_on_screen:
-        screen = Screen(asked.name, asked.window_s)
-        with Terminal(screen, whole_console()) as terminal:
-            yield terminal
-    else:
-        yield _Lines(asked.as_json)
+        return Terminal(Screen(asked.name, asked.window_s), whole_console())
+    return nullcontext(_Lines(asked.as_json))
 
 
 class _Lines(Spectator):

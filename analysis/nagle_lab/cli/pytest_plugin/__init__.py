@@ -109,6 +109,5 @@ def nagle(request: pytest.FixtureRequest) -> "SoFar":
 
 
 def _needs_namespace(options: object) -> bool:
-    """Whether a namespace is still needed."""
     not_run = any(getattr(options, name, False) for name in ("help", "version", "collectonly"))
     return bool(getattr(options, "nagle", False)) and not PARTS and not not_run

@@ -123,21 +123,18 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
 
 
 def _not_started(program: str) -> str:
-    """What to do about a program that could not be started."""
     if Path(program).is_file() and not os.access(program, os.X_OK):
         return "make it executable (chmod +x), or name its interpreter before it"
     return "check the command's name or path"
 
 
 def _run(folder: Path, selection: Selection, asked: GuardOptions, limit_s: float | None) -> JudgedCommand:
-    """Run the command, and again if requested."""
     how: Any = {"limit_s": limit_s, "network": asked.network, "announce": tell}
     run = guard(asked.command_line, folder, selection, both_sides=asked.both_sides, **how)
     return with_writes(run, asked.command_line, **how) if asked.trace else run
 
 
 def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCommand:
-    """Record running software."""
     from nagle_lab.guard.recording.record_running import record_running  # noqa: PLC0415 - only for this
 
     ((name, value),) = asked.attached.items()
@@ -155,7 +152,6 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
 
 
 def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, exports: Exports) -> int:
-    """Show and write the findings; returns the exit code."""
     result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
     expected = Verdict(asked.expect.upper())
     code = exit_code(result.verdict, expected)

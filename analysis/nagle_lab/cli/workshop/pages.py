@@ -123,22 +123,17 @@ def run(part: Incident, run: Run, columns: Sequence[tuple[str, Figures]], *, wit
     what = "Committed, not run now" if without_lab else "Captures"
     here = run.folder.relative_to(REPOSITORY) if run.folder.is_relative_to(REPOSITORY) else run.folder
     folder = str(here) if without_lab else shown_path(run.folder)
+    in_browser = "Step by step in a browser: make site, then open in the folder public"
+    simulator = [Prose(in_browser, "dim"), Prose(part.simulated, "dim")]
     return [
         Banner(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", part.programs.named(run.reason)),
         *([Drawing("Figures", _figures(columns))] if columns else []),
         Prose(f"{what}: {printable(folder)}", "dim"),
-        *(_simulator(part) if len(columns) > 1 else []),
+        *(simulator if len(columns) > 1 else []),
         *(
             Prose(f"NOT AS EXPECTED: {printable(part.programs.named(why))}", STYLE["STALL"])
             for why in run.contradictions
         ),
-    ]
-
-
-def _simulator(part: Incident) -> list[Block]:
-    return [
-        Prose("Step by step in a browser: make site, then open in the folder public", "dim"),
-        Prose(part.simulated, "dim"),
     ]
 
 
@@ -154,9 +149,8 @@ def typical_stall(part: Incident, run: Run) -> list[Block]:
         return []
     where = run.manifest.captures[run.best].namespace
     at = f" (recorded at the {where})" if where != run.best else ""
-    shown = ladder_of([run.capture(run.best)], best, best.stalls.typical())
+    shown = replace(ladder_of([run.capture(run.best)], best, best.stalls.typical()), ends=part.programs.ends)
     name = f"A typical stall, frames of {run.best}.pcap{at}:"
-    shown = replace(shown, ends=part.programs.ends)
     return [Prose(name, "dim"), Drawing(name, ladder_text(shown), shown)]
 
 

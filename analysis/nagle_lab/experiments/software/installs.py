@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
@@ -23,7 +23,7 @@ class Installed:
     """Software in a folder, and the environment in which it is found."""
 
     folder: Path
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str]
 
 
 def install(ecosystem: str, source: Path, what: str, cache: Path, shared: Sequence[Path] = ()) -> Installed:

@@ -12,7 +12,7 @@ from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.call_sites import sites_in_the_trace, unplaced
 from nagle_lab.experiments.writes.joining import join
 from nagle_lab.experiments.writes.stall_writes import CallPlaces
-from nagle_lab.experiments.writes.traced import missing_calls, what_is_cut
+from nagle_lab.experiments.writes.traced import what_is_cut
 from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.strace_attached import STACKS, THREADS, UNTRACED
 from nagle_lab.guard.tracing.strace_command import CALLS
@@ -79,4 +79,4 @@ def writes_beside(
     s = result.summary
     notes = [*what_is_cut(trace), *([_GUESSED.format(sites.guessed)] if sites.guessed else [])]
     empty = nothing_found(s.exchanges, s.stalled_exchanges, notes=notes)
-    return stall_writes.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
+    return stall_writes.filled_in(empty, result, found, lines, trace)

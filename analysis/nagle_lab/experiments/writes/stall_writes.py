@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.spread import spread
 from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Writes
-from nagle_lab.experiments.writes.joining import CallPair
+from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined
 from nagle_lab.experiments.writes.nodelay_calls import nodelay_of, options_of
-from nagle_lab.guard.tracing.calls import Call
+from nagle_lab.guard.tracing.calls import Call, Trace
 from nagle_lab.guard.tracing.java_sources import source_of
 from nagle_lab.guard.tracing.native_frames import CallSite
 
@@ -93,12 +93,12 @@ def _spot(place: Place) -> tuple[str, int | str]:
     return place.file, place.line or place.function
 
 
-def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: CallPlaces, problem: str) -> Writes:
-    """Everything found about these pairs; all other fields are those of ``empty``."""
-    early = early_us(pairs)
+def filled_in(empty: Writes, result: Result, found: Joined, lines: CallPlaces, trace: Trace) -> Writes:
+    """Everything found about the stalls; all other fields are those of ``empty``."""
+    pairs, early = found.pairs, early_us(found.pairs)
     return replace(
         empty,
-        problem=problem,
+        problem=_missing_calls(found, trace),
         named=len(pairs),
         stalls=len(result.stalls),
         groups=groups_of(pairs, lines),
@@ -108,6 +108,18 @@ def filled_in(empty: Writes, result: Result, pairs: Sequence[CallPair], lines: C
         options=options_of(pairs[0], lines.option) if pairs else [],
         pairs=[_held_write(pair, lines, early) for pair in pairs[:MOST_STALLS]],
     )
+
+
+def _missing_calls(found: Joined, trace: Trace) -> str:
+    """How many stalls have unknown calls, and why, in a sentence; empty if all are known."""
+    if not (missing := found.missing.total()):
+        return ""
+    whys = dict(found.missing)
+    if trace.io_uring:
+        unseen = sum(whys.pop(why, 0) for why in (NOT_SEEN, NOT_ALL))
+        whys |= {"io_uring was used, whose writes strace does not see": unseen} if unseen else {}
+    said = "; ".join(f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items())
+    return f"the calls of {missing} of {missing + len(found.pairs)} stalls were not found: {said}"
 
 
 def compared(writes: Writes, exchanges: int, stalled: int) -> Writes:

@@ -16,7 +16,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software.guarded import JudgedCommand, TracedCommand, judge_recording, recording_gap
 from nagle_lab.experiments.writes import stall_writes
 from nagle_lab.experiments.writes.call_sites import sites_in_another_run, unplaced
-from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined, join
+from nagle_lab.experiments.writes.joining import CallPair, join
 from nagle_lab.experiments.writes.stall_writes import CallPlaces
 from nagle_lab.guard.recording.run_command import Guarded, Surroundings, run
 from nagle_lab.guard.tracing import hooking, strace_command
@@ -126,21 +126,9 @@ def writes_of_traced(
     found = join([capture], result, trace)
     native, note = _native(found.pairs, trace, stacked)
     lines = CallPlaces(native, lambda call: _why_no_line(call, trace))
-    writes = stall_writes.filled_in(empty, result, found.pairs, lines, missing_calls(found, trace))
+    writes = stall_writes.filled_in(empty, result, found, lines, trace)
     writes = msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
     return stall_writes.compared(writes, s.exchanges, s.stalled_exchanges)
-
-
-def missing_calls(found: Joined, trace: Trace) -> str:
-    """How many stalls have unknown calls, and why, in a sentence; empty if all are known."""
-    if not (missing := found.missing.total()):
-        return ""
-    whys = dict(found.missing)
-    if trace.io_uring:
-        unseen = sum(whys.pop(why, 0) for why in (NOT_SEEN, NOT_ALL))
-        whys |= {"io_uring was used, whose writes strace does not see": unseen} if unseen else {}
-    said = "; ".join(f"{why} ({count})" if len(whys) > 1 else why for why, count in whys.items())
-    return f"the calls of {missing} of {missing + len(found.pairs)} stalls were not found: {said}"
 
 
 def _native(
