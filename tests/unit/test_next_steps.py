@@ -16,7 +16,10 @@ from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.diagnosis.result.writes import Place, Write
 from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.evidence.software import software_seen
-from nagle_lab.reports.screens.guard import language, language_of_command, to_paste
+from nagle_lab.experiments.software.guarded import JudgedCommand
+from nagle_lab.guard.recording.job import Outcome
+from nagle_lab.guard.recording.run_command import Guarded
+from nagle_lab.reports.screens.guard import language, language_of_command, show_guarded, to_paste
 from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.phrases import findings
@@ -194,6 +197,16 @@ def test_an_inconclusive_capture_gets_no_step_that_takes_sides(run):
     _, out, _ = run("analyze", folder / "server.pcap.gz")
     assert "INCONCLUSIVE" in out and "\nidle gaps" in out
     assert "\nnext " not in out and "ss -t" not in out and "like a program" not in out
+
+
+@pytest.mark.parametrize(("command", "steps"), [(["python3", "test.py"], 0), ([], 1)])
+def test_pauses_need_a_next_step_in_running_software_not_in_a_guarded_test(diagnose, command, steps):
+    result = diagnose(talk(thinks).segments)
+    assert idle_gaps(result) != idle_gaps(result, slow=False)
+    screen = Console(width=100, file=io.StringIO())
+    recorded = Guarded(Path("recording"), "on the interface lo", Outcome(status=0, took_s=1.0))
+    show_guarded(JudgedCommand(recorded, result), command, None, screen)
+    assert screen.file.getvalue().count("a program paused, between its writes") == steps
 
 
 def test_one_direction_has_no_idle_gaps_to_explain(tmp_path):

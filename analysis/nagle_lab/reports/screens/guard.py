@@ -115,7 +115,7 @@ def show_guarded(
     about += ends(run.result, software, judged)
     show_capture(
         run.result, ladder, screen, title=title(run, command), about=about,
-        to_paste=to_paste(run, command, software), slow=False, writes=run.writes,
+        to_paste=to_paste(run, command, software), slow=not command, writes=run.writes,
     )  # fmt: skip
     if command and (step := _next(run)):
         screen.print(facts([("next", step)]))
