@@ -16,8 +16,10 @@ from rich.table import Table
 import nagle_lab
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
+from nagle_lab.evidence.examples import Examples
 from nagle_lab.evidence.ladder import ladder_of
 from nagle_lab.reports.screens.terminal import console, show_capture
+from nagle_lab.reports.words.reported import ReportedCapture
 from support.repository import REFERENCE, REPOSITORY, STALLED
 from support.stories import behind_small, client_held, nodelay, server_held, talk
 from support.synthetic import MS, pcap_bytes
@@ -310,7 +312,8 @@ def test_a_ladder_says_that_data_was_not_held_before_full_segments_behind_the_tr
 def test_a_ladder_fits_a_narrow_terminal(width):
     result = analyze(STALLED)
     screen = Console(width=width, file=io.StringIO())
-    show_capture(result, ladder_of([STALLED], result, result.stalls.typical()), screen)
+    ladder = ladder_of([STALLED], result, result.stalls.typical())
+    show_capture(ReportedCapture(result, Examples(ladder), to_paste=()), screen)
     lines = screen.file.getvalue().partition("A typical stall")[2].splitlines()
     assert all(len(line.rstrip()) <= width for line in lines)
     for part in ("trigger", "late ACK", "release"):

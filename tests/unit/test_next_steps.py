@@ -14,6 +14,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.idle_gaps import CAUSES
 from nagle_lab.diagnosis.result.result import EndProcess
 from nagle_lab.diagnosis.result.writes import Place, Write
+from nagle_lab.evidence.examples import Examples
 from nagle_lab.evidence.file_names import distinct_names
 from nagle_lab.evidence.software import software_seen
 from nagle_lab.experiments.software.guarded import JudgedCommand
@@ -23,6 +24,7 @@ from nagle_lab.reports.screens.guard import language, language_of_command, show_
 from nagle_lab.reports.screens.terminal import show_commands
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.phrases import findings
+from nagle_lab.reports.words.reported import ReportedCapture
 from support.repository import CAPTURES, REFERENCE, STALLED
 from support.stories import (
     BODY,
@@ -205,7 +207,9 @@ def test_pauses_need_a_next_step_in_running_software_not_in_a_guarded_test(diagn
     assert idle_gaps(result) != idle_gaps(result, slow=False)
     screen = Console(width=100, file=io.StringIO())
     recorded = Guarded(Path("recording"), "on the interface lo", Outcome(status=0, took_s=1.0))
-    show_guarded(JudgedCommand(recorded, result), command, None, screen)
+    show_guarded(
+        JudgedCommand(recorded, result), command, ReportedCapture(result, Examples(), slow=not command), screen
+    )
     assert screen.file.getvalue().count("a program paused, between its writes") == steps
 
 

@@ -18,7 +18,7 @@ from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.screens.terminal import console, show_capture
-from nagle_lab.reports.words.next_steps import commands, ends
+from nagle_lab.reports.words.next_steps import ends
 from nagle_lab.reports.words.reported import ReportedCapture
 
 _MOST_PORTS = 5
@@ -34,10 +34,7 @@ def tell_outcome(
     about: Sequence[tuple[str, str]] = (),
     is_printed: bool = False,
 ) -> None:
-    """Print the ``result`` of a capture, unless it was already printed, and pass it to the files to write.
-
-    ``title`` and ``about``: see ``show_capture``.
-    """
+    """Print the ``result`` of a capture, unless it was already printed, and pass it to the files to write."""
     exports = asked.exports
     result = _with_processes(paths, result)
     if asked.strace:
@@ -49,18 +46,13 @@ def tell_outcome(
     packets = examples(to_draw, result, typical_only=exports.typical_only)
     if to_draw and result.writes:
         packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
-    if is_printed:
-        pass
-    elif asked.as_json:
-        _write_json(shown)
-    else:
-        ladder, to_paste = packets.written or packets.typical, commands(result, packets.software)
-        rows = [*about, *ends(result, packets.software)]
-        show_capture(shown, ladder, console(), title=title, about=rows, to_paste=to_paste, writes=result.writes)
     code, below = exit_code(result.verdict, asked.expected), Path.cwd() if asked.strace else None
-    exports.capture(
-        ReportedCapture(shown, packets, code, asked.expected, result.writes, below, title=title, about=about)
-    )
+    reported = ReportedCapture(shown, packets, code, asked.expected, result.writes, below, title=title, about=about)
+    if asked.as_json and not is_printed:
+        _write_json(shown)
+    elif not is_printed:
+        show_capture(reported, console(), [*about, *ends(result, packets.software)])
+    exports.capture(reported)
 
 
 def judged_part(result: Result, ports: Collection[int]) -> list[tuple[str, str]]:

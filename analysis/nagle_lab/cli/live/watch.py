@@ -17,6 +17,7 @@ from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.evidence.examples import Examples
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.evidence.software import NodelaySetting, setting_by_name
 from nagle_lab.guard.recording.job import Target
@@ -31,6 +32,7 @@ from nagle_lab.live.watch.watching import Spectator, Watcher
 from nagle_lab.reports.screens.terminal import console, show_capture, whole_console
 from nagle_lab.reports.screens.watch import Screen, line, show_periods
 from nagle_lab.reports.words.next_steps import commands
+from nagle_lab.reports.words.reported import ReportedCapture
 
 
 @dataclass(frozen=True)
@@ -230,9 +232,8 @@ def _report(sums: PeriodSums, ladder: Ladder | None, watcher: Watcher, asked: Wa
         if sums.periods > 1:
             show_periods(sums, verdict, reason, asked.name, screen)
         to_paste = commands(sums.worst, _software(sums.worst), here=True, known_by="by the name of the process")
-        show_capture(
-            sums.worst, ladder, screen, title=asked.name, about=_about(sums, watcher, ladder), to_paste=to_paste
-        )
+        reported = ReportedCapture(sums.worst, Examples(ladder), title=asked.name, to_paste=to_paste)
+        show_capture(reported, screen, _about(sums, watcher, ladder))
     if code is Exit.CONTRADICTED and not asked.as_json:
         tell(f"{asked.name}: expected {expected}, found {verdict}")
     return code

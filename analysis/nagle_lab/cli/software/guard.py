@@ -152,22 +152,20 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
 
 
 def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, exports: Exports) -> int:
-    result, outcome, screen = run.result, run.guarded.outcome, console(stderr=True)
+    result, outcome = run.result, run.guarded.outcome
     expected = Verdict(asked.expect.upper())
     code = exit_code(result.verdict, expected)
     folder.is_wanted = folder.is_named or (code is not Exit.OK and outcome.captured > 0)
     packets = _packets(run, exports)
-    shown = result.of_file(run.guarded.capture.name)
-    name = title(run, asked.command_line)
-    exports.capture(
-        ReportedCapture(
-            shown, packets, code, expected, run.writes, title=name, took_s=outcome.took_s, failure=outcome.failure,
-            slow=not asked.command_line, to_paste=to_paste(run, asked.command_line, packets.software),
-        )
+    reported = ReportedCapture(
+        result.of_file(run.guarded.capture.name), packets, code, expected, run.writes,
+        title=title(run, asked.command_line), took_s=outcome.took_s, failure=outcome.failure,
+        slow=not asked.command_line, to_paste=to_paste(run, asked.command_line, packets.software),
     )  # fmt: skip
+    exports.capture(reported)
     report = guard_json(run, asked.command_line, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)
-    show_guarded(run, asked.command_line, packets.written or packets.typical, screen, packets.software)
+    show_guarded(run, asked.command_line, reported, console(stderr=True))
     _explain_exit_code(run, asked, code, expected)
     if unwritten:
         tell(str(os_problem(unwritten)))

@@ -48,7 +48,7 @@ def page_of_capture(of: ReportedCapture) -> str:
     damage = (("damage", damage) for damage in result.quality.damage)
     rows = [*of.about, *_figures(result, of.writes, slow=of.slow), *damage]
     contradictions = [of.against] if of.against else []
-    return _page(outcome, of.name, reason, contradictions, rows, [], of.packets.written or of.packets.typical)
+    return _page(outcome, of.name, reason, contradictions, rows, [], of.ladder)
 
 
 def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) -> str:

@@ -14,12 +14,12 @@ from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.remedy import cleared
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Write, Writes
-from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_name
 from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
+from nagle_lab.reports.words.reported import ReportedCapture
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
 _SHELLS = {"sh", "bash", "dash", "ksh", "zsh"}
@@ -92,14 +92,8 @@ def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) ->
     return json_text(report) + "\n"
 
 
-def show_guarded(
-    run: JudgedCommand,
-    command: Sequence[str],
-    ladder: Ladder | None,
-    screen: Console,
-    software: NodelaySetting | None = None,
-) -> None:
-    """Print the verdict, its basis, and what to do next; ``software`` held the data, if it names itself."""
+def show_guarded(run: JudgedCommand, command: Sequence[str], reported: ReportedCapture, screen: Console) -> None:
+    """Print the verdict, its basis, and what to do next."""
     outcome = run.guarded.outcome
     about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
     if not command:
@@ -112,11 +106,8 @@ def show_guarded(
         about.append(("second run", f"with TCP_NODELAY taken away: {other.verdict}, {other.reason}"))
     if outcome.ended_by_us:
         about.append(("ended with it", ", ".join(outcome.ended_by_us)))
-    about += ends(run.result, software, judged)
-    show_capture(
-        run.result, ladder, screen, title=title(run, command), about=about,
-        to_paste=to_paste(run, command, software), slow=not command, writes=run.writes,
-    )  # fmt: skip
+    about += ends(run.result, reported.packets.software, judged)
+    show_capture(reported, screen, about)
     if command and (step := _next(run)):
         screen.print(facts([("next", step)]))
 

@@ -19,7 +19,7 @@ from nagle_lab.diagnosis.result.writes import Writes, here
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.next_steps import idle_gaps
+from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import (
     findings,
@@ -29,6 +29,7 @@ from nagle_lab.reports.words.phrases import (
     servers,
     stalled_connections,
 )
+from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.reports.words.writes_text import writes_rows
 from nagle_lab.tcp.events import DELAYED, MS
 
@@ -90,32 +91,18 @@ def whole_console() -> Console:
     return _Console(highlight=False, markup=False, emoji=False)
 
 
-def show_capture(
-    result: Result,
-    ladder: Ladder | None,
-    screen: Console,
-    *,
-    title: str = "",
-    about: Sequence[tuple[str, str]] = (),
-    to_paste: Sequence[tuple[str, Sequence[str]]] = (),
-    slow: bool = True,
-    writes: Writes | None = None,
-) -> None:
-    """Print a diagnosed capture, with the ladder of its typical stall, unless it came through a pipe.
-
-    ``title`` replaces the file's name; names and values of ``about`` come first. ``to_paste`` is what to do, and the
-    lines to paste for it. ``slow``: whether the reader looks because it is slow. ``writes`` are the two writes of
-    each stall, if they are known.
-    """
-    screen.print(headline(result.verdict, title or result.source.file, result.reason))
+def show_capture(of: ReportedCapture, screen: Console, about: Sequence[tuple[str, str]] = ()) -> None:
+    """Print a diagnosed capture, with the ladder of a stall; the names and values of ``about`` come first."""
+    result = of.result
+    screen.print(headline(result.verdict, of.name, result.reason))
     if result.source.tcp_packets or not about:
-        about = [*about, *_capture_facts(result, slow=slow)]
+        about = [*about, *_capture_facts(result, slow=of.slow)]
     screen.print(facts(about))
     if result.stalls:
-        screen.print(facts(who(result, writes=writes)))
-        if ladder:
-            screen.print(*typical(ladder), sep="\n")
-    show_commands(to_paste, screen)
+        screen.print(facts(who(result, writes=of.writes)))
+        if of.ladder:
+            screen.print(*typical(of.ladder), sep="\n")
+    show_commands(commands(result, of.packets.software) if of.to_paste is None else of.to_paste, screen)
 
 
 def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], screen: Console) -> None:
