@@ -26,7 +26,7 @@ class Installed:
     environment: dict[str, str]
 
 
-def install(ecosystem: str, source: Path, what: str, cache: Path, shared: Sequence[Path] = ()) -> Installed:
+def install(ecosystem: str, source: Path, what: str, cache: Path, shared: Sequence[Path]) -> Installed:
     """Copy a ``source`` folder and ``shared`` files into ``cache``, and install ``what`` (a lock or folder) there.
 
     The same sources are installed once. Raises NagleLabError, with the last line that the tool printed.

@@ -64,8 +64,8 @@ def try_each(
     command: Sequence[str],
     selection: Selection,
     *,
-    limit_s: float | None = None,
-    both_sides: bool = False,
+    limit_s: float | None,
+    both_sides: bool,
 ) -> Iterator[TriedRelease]:
     """Install and guard one release after the other, oldest first. Raises KeyboardInterrupt."""
     for version in span.versions:

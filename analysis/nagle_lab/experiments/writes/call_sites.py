@@ -86,9 +86,7 @@ class SitesInTrace:
     ambiguous: set[Call]  # not found, because calls like them came from several places
 
 
-def sites_in_the_trace(
-    calls: Iterable[Call], trace: Trace, *, attached: bool = False, elsewhere: bool = False
-) -> SitesInTrace:
+def sites_in_the_trace(calls: Iterable[Call], trace: Trace, *, attached: bool, elsewhere: bool) -> SitesInTrace:
     """Where each call was made, by its own stack, otherwise by those of nearly all similar calls.
 
     Similar are calls of one command that did the same, if possible to the byte. Positions are not compared, because a

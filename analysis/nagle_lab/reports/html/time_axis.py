@@ -123,7 +123,7 @@ def call_moment(ns: int, moments: Sequence[int]) -> int:
     return min(max(ns, moments[0]), moments[-1])
 
 
-def axis(moments: Sequence[int], scale: float, top: float, wait: tuple[int, int] | None = None) -> Axis:
+def axis(moments: Sequence[int], scale: float, top: float, wait: tuple[int, int] | None) -> Axis:
     """The axis of moments in order, on a scale of so many units per ns; ``wait``: that of a stall, begin and end."""
     scale = scale or 1.0  # all at one moment: any scale will do
     gaps = [(before, after, (after - before) * scale) for before, after in pairwise(moments)]

@@ -37,7 +37,7 @@ def shown_test(
     screen.print(printable(sentence))
     rows = [*about]
     if result and result.stalls:
-        rows += who(result, writes=writes)
+        rows += who(result, writes)
     if writes and len(writes.groups) == 1:
         rows = [row for row in rows if row[1] not in first]  # they have already been shown
     if rows:

@@ -33,7 +33,7 @@ def show_run(run: Run, ladder: Ladder | None, screen: Console, contradictions: S
     screen.print(_evidence(run))
     best = run.results[run.best]
     if best.stalls:
-        screen.print(facts(who(best, services(run), run.writes)))
+        screen.print(facts(who(best, run.writes, services(run))))
     if ladder:
         screen.print(*typical(ladder), sep="\n")
     screen.print(facts(_ending(run, contradictions)))

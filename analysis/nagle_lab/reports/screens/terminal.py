@@ -99,7 +99,7 @@ def show_capture(of: ReportedCapture, screen: Console, about: Sequence[tuple[str
         about = [*about, *_capture_facts(result, slow=of.slow)]
     screen.print(facts(about))
     if result.stalls:
-        screen.print(facts(who(result, writes=of.writes)))
+        screen.print(facts(who(result, of.writes)))
         if of.ladder:
             screen.print(*typical(of.ladder), sep="\n")
     show_commands(commands(result, of.packets.software) if of.to_paste is None else of.to_paste, screen)
@@ -218,13 +218,8 @@ def _handshakes(result: Result) -> str:
     return f"{captured or 'no'} {plural('handshake', captured)} captured{others}"
 
 
-def who(
-    result: Result, services: Mapping[str, str] | None = None, writes: Writes | None = None
-) -> list[tuple[str, str]]:
-    """Who held and who delayed, by role, and by the service in that role if ``services`` (role → name) has it.
-
-    ``writes`` are the two of each stall, where they are known.
-    """
+def who(result: Result, writes: Writes | None, services: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Who held and who delayed, by role, and by the service in that role if ``services`` (role → name) has it."""
     s = result.summary
     assert s.remedy
     names = {role: f" {service}" for role, service in (services or only_processes(result)).items()}

@@ -213,7 +213,7 @@ def _client(row: Row, single: bool) -> _End:
     return _program(row.clients, f" {row.where}" if single else "")
 
 
-def _program(name: str, then: str = "") -> _End:
+def _program(name: str, then: str) -> _End:
     """Splits "container/program" from live/watch/program_names.py; the container may be missing."""
     container, _, program = name.rpartition("/")
     return _End(printable(program) + then, printable(container))
