@@ -87,17 +87,14 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class PacketWindow:
-    """The packets to read of a connection: frames ``start`` to ``end``, and some on either side.
-
-    ``before`` and ``after`` are how many at most; ``at_most`` is the limit of all.
-    """
+    """The packets to read of a connection: frames ``start`` to ``end``, and some on either side."""
 
     connection: Connection
     start: int
     end: int
-    before: int = 0
+    before: int = 0  # how many packets at most
     after: int = 0
-    at_most: int = 1 << 30
+    at_most: int = 1 << 30  # packets in all
 
 
 def excerpts(files: Sequence[Path | str], windows: Sequence[PacketWindow]) -> list[Excerpt]:

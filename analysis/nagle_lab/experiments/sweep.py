@@ -23,18 +23,15 @@ from nagle_lab.runs.run import Run
 class Bursts:
     """What one end sends in one run, at the capture nearest the held end.
 
-    ``usual`` is the most common burst: the payload bytes of the segments that it sends on one connection without the
-    other end's data in between. ``share`` is its share of all bursts, 0 to 1. If this end was held, ``held_bytes``
-    waited behind ``unacknowledged_bytes`` in a typical stall. ``mss`` is the payload of a full segment, ``mtu`` that
-    of the captured interface.
+    A burst is the payload bytes of the segments that it sends on one connection without the other end's data between.
     """
 
-    usual: tuple[int, ...]
-    share: float
-    unacknowledged_bytes: int | None
-    held_bytes: int | None
-    mss: int
-    mtu: int | None
+    usual: tuple[int, ...]  # the most common burst
+    share: float  # its share of all bursts, 0 to 1
+    unacknowledged_bytes: int | None  # in a typical stall, if this end was held
+    held_bytes: int | None  # what waited behind these
+    mss: int  # payload of a full segment
+    mtu: int | None  # of the captured interface
 
 
 def bursts_of(run: Run) -> dict[str, Bursts]:
@@ -74,15 +71,12 @@ SHARP = 0.9  # least share at the stalled side of a sharp edge, relative to the 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One run of a series, with the swept parameter at ``size``.
+    """One run of a series."""
 
-    ``bursts`` is what each end sent, by role; ``sizes`` are the other parameters in bytes.
-    """
-
-    size: int
+    size: int  # the swept parameter
     outcome: TrialOutcome
-    bursts: Mapping[str, Bursts]
-    sizes: Mapping[str, int]
+    bursts: Mapping[str, Bursts]  # what each end sent, by role
+    sizes: Mapping[str, int]  # the other parameters in bytes
 
     @property
     def verdict(self) -> Verdict | None:
@@ -112,16 +106,13 @@ class Edge:
 
 @dataclass
 class SweepSeries:
-    """One variant: ``points`` at the doubling sizes, of which there are ``doubled``, then those of the search.
-
-    The connections to ``port`` are under test.
-    """
+    """One variant, and the runs of it."""
 
     name: str
     variant: str
-    port: int
-    points: list[SweepPoint] = field(default_factory=list)
-    doubled: int = 0
+    port: int  # the connections to it are under test
+    points: list[SweepPoint] = field(default_factory=list)  # at doubling sizes, then those of the search
+    doubled: int = 0  # how many are at doubling sizes
     again: list[SweepPoint] = field(default_factory=list)  # both sides of each edge, run once more
     edges: list[Edge] = field(default_factory=list)
 

@@ -16,17 +16,13 @@ from nagle_lab.runs.witnesses import Untraced
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """The outcome of one run.
-
-    ``verdict`` is None if there is no run to judge. ``reason`` says in one line why it is not as expected, and is
-    empty if it is. Only a STALL or CLEAN run has ``figures``: others prove nothing.
-    """
+    """The outcome of one run."""
 
     code: Exit
-    verdict: Verdict | None
-    reason: str
+    verdict: Verdict | None  # None: there is no run to judge
+    reason: str  # why it is not as expected, in one line; empty if it is
     folder: str | None
-    figures: Figures | None
+    figures: Figures | None  # of a STALL or CLEAN run: others prove nothing
 
     @property
     def as_expected(self) -> bool:

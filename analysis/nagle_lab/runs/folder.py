@@ -59,10 +59,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_witnesses(folder: Path, manifest: Manifest) -> Witnesses:
-    """The witnesses of every capture and namespace of a manifest.
-
-    Raises NagleLabError if there are none, or they are not of the form that the lab writes.
-    """
+    """The witnesses of a manifest's captures and namespaces. NagleLabError: none, or not as the lab writes them."""
     file = folder / WITNESSES
     witnesses, _ = _read(file, Witnesses)
     _require(file, "captures", manifest.captures, witnesses.captures)

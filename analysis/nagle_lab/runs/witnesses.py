@@ -13,16 +13,13 @@ _COUNTERS = ("Tcp.InSegs", "Tcp.OutSegs", "Tcp.RetransSegs", "TcpExt.DelayedACKs
 
 
 class CaptureNumbers(StrictRecord):
-    """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means.
-
-    ``early`` packets were counted as received before the filter was set, and are not in ``received``.
-    """
+    """tcpdump's counts, in packets; pcap_stats(3PCAP) says what each means."""
 
     captured: Count
     received: Count
     dropped: Count
     dropped_by_interface: Count
-    early: Count = 0
+    early: Count = 0  # counted as received before the filter was set, and not in ``received``
 
 
 class Counters(StrictRecord):
@@ -99,32 +96,24 @@ class Lateness(StrictRecord):
 
 
 class Untraced(StrictRecord):
-    """The run without strace right before the traced one: its folder's name, and its outcome.
+    """The run without strace right before the traced one, and its outcome."""
 
-    The counts are those of the capture that it shows; ``contradictions`` say how it differed from what its variant
-    expects.
-    """
-
-    run: Annotated[str, Meta(pattern=f"^{PLAIN_NAME}$")]
+    run: Annotated[str, Meta(pattern=f"^{PLAIN_NAME}$")]  # its folder's name
     verdict: Verdict
-    exchanges: Count
+    exchanges: Count  # these counts are of the capture that it shows
     stalled_exchanges: Count
-    contradictions: list[str]
+    contradictions: list[str]  # how it differed from what its variant expects
 
 
 class RecordedWitnesses(StrictRecord):
-    """The witnesses as the lab writes them, even if the load tool failed.
-
-    ``option`` is None if the lab has no setting to prove. ``timers`` is None in runs recorded before the lab measured
-    them; nothing in their files can replace it. Only a traced run has ``untraced``.
-    """
+    """The witnesses as the lab writes them, even if the load tool failed."""
 
     captures: dict[str, CaptureNumbers]
     counters: dict[str, Counters]  # by network namespace
     load: LoadRun
-    option: OptionRecord | None
-    timers: Lateness | None
-    untraced: Untraced | None = None
+    option: OptionRecord | None  # None: the lab has no setting to prove
+    timers: Lateness | None  # None: recorded before the lab measured them; nothing in those files can replace it
+    untraced: Untraced | None = None  # only of a traced run
 
 
 class Witnesses(RecordedWitnesses):

@@ -25,14 +25,11 @@ class InputPath(click.Path):
 
 
 class OutputFile(click.Path):
-    """A file to write. ``-`` is refused: standard output has the report.
-
-    ``may_be_stream``: whether it may be /dev/stdout, too.
-    """
+    """A file to write. ``-`` is refused: standard output has the report."""
 
     def __init__(self, *, may_be_stream: bool = True) -> None:
         super().__init__(path_type=Path, readable=False)
-        self.may_be_stream = may_be_stream
+        self.may_be_stream = may_be_stream  # such as /dev/stdout
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """As click does; but ``-`` fails."""

@@ -60,14 +60,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing of characters in columns: a ladder, a table; ``name`` says what it is.
+    """A drawing of characters in columns: a ladder, a table."""
 
-    A ladder that is worth drawing to scale comes with its data.
-    """
-
-    name: str
+    name: str  # what it is
     content: Text | Table
-    ladder: Ladder | None = None
+    ladder: Ladder | None = None  # the data of one that is worth drawing to scale
 
 
 Block = Prose | Banner | Asked | Drawing
@@ -75,15 +72,12 @@ Block = Prose | Banner | Asked | Drawing
 
 @dataclass(frozen=True)
 class Page:
-    """``top`` stays in view while ``below`` is read, which may take more than one screen.
-
-    A page with a ``pause`` shows its top alone first.
-    """
+    """``top`` stays in view while ``below`` is read, which may take more than one screen."""
 
     title: str
     top: Sequence[Block] = ()
     below: Sequence[Block] = ()
-    pause: bool = False
+    pause: bool = False  # whether its top is shown alone first
 
 
 def welcome(script: Workshop, without_lab: bool) -> Page:

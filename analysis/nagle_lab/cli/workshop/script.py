@@ -32,14 +32,11 @@ class Choice(StrictRecord):
 
 
 class Question(StrictRecord):
-    """``[stalled]``, ``[fixed]``: a question about the scenario's variant of that name, answered by running it.
-
-    ``lesson`` is what to remember from it.
-    """
+    """``[stalled]``, ``[fixed]``: a question about the scenario's variant of that name, answered by running it."""
 
     asks: Text
     choices: tuple[Choice, ...]
-    lesson: Text
+    lesson: Text  # what to remember
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there are two to four choices and one of them is right."""
@@ -85,49 +82,39 @@ class ScriptPrograms(StrictRecord):
 
 
 class DemoFile(StrictRecord):
-    """``demo.toml``, one incident: incidents are told in the order of their numbers, in ``minutes`` with a group.
+    """``demo.toml``, one incident."""
 
-    ``story`` is what happened, for people who have not read the scenario's page; ``settings`` are parameters of both
-    runs, smaller than the defaults. ``change`` says what is different in the second run.
-    """
-
-    number: int = field(name="incident")
-    minutes: int
-    story: Text
+    number: int = field(name="incident")  # they are told in this order
+    minutes: int  # with a group
+    story: Text  # what happened, for people who have not read the scenario's page
     programs: ScriptPrograms
-    settings: dict[str, str]
-    change: Text
+    settings: dict[str, str]  # parameters of both runs, smaller than the defaults
+    change: Text  # what is different in the second run
     stalled: Question
     fixed: Question
 
 
 class Guess(StrictRecord):
-    """A choice of a mystery; it is right if its ``truth`` agrees with ``truth.json``.
-
-    That is ``held_by``, the end that waited for a delayed ACK, otherwise ``idle_gap``, the cause of the idle gap.
-    """
+    """A choice of a mystery; it is right if its ``truth`` agrees with ``truth.json``."""
 
     text: Text
-    truth: Text
+    truth: Text  # ``held_by``, the end that waited for a delayed ACK, otherwise ``idle_gap``, the cause of that
 
 
 class MysteryEntry(StrictRecord):
-    """``[[mysteries]]``: a file under ``captures``, and which frames of it to show (first and last).
+    """``[[mysteries]]``: a capture, beside which ``truth.json`` is the answer."""
 
-    The ``truth.json`` beside it is the answer; ``story`` says where it was recorded, and what the complaint was.
-    """
-
-    capture: Text
-    frames: tuple[int, int]
-    story: Text
+    capture: Text  # a file under ``captures``
+    frames: tuple[int, int]  # which to show, first and last
+    story: Text  # where it was recorded, and what the complaint was
     choices: tuple[Guess, ...]
     lesson: Text
 
 
 class MysteriesFile(StrictRecord):
-    """``mysteries.toml``; ``minutes`` is the time for all of them."""
+    """``mysteries.toml``."""
 
-    minutes: int
+    minutes: int  # for all of them
     asks: Text
     mysteries: tuple[MysteryEntry, ...]
 

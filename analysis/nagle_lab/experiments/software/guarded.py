@@ -31,14 +31,11 @@ WITHOUT = "without-nodelay"  # the folder of the second run, in that of the firs
 
 @dataclass(frozen=True)
 class Selection:
-    """Which connections are judged: those to some ports, or to any, except those allowed to stall.
-
-    ``only`` and ``without`` name connections by their client and their server.
-    """
+    """Which connections are judged: those to some ports, or to any, except those allowed to stall."""
 
     ports: frozenset[int] = frozenset()
     allowed: frozenset[SocketAddress] = frozenset()  # address and port of a server; "" for any address
-    only: frozenset[tuple[SocketAddress, SocketAddress]] | None = None  # None: any
+    only: frozenset[tuple[SocketAddress, SocketAddress]] | None = None  # client and server of each; None: any
     without: frozenset[tuple[SocketAddress, SocketAddress]] = frozenset()
 
     def wants(self, client: SocketAddress, server: SocketAddress) -> bool:

@@ -149,10 +149,7 @@ def _decades(ax: Axes) -> None:
 
 
 def cause_plot(causes: Mapping[Cause, CountAndTime], *, is_open: bool = False) -> Markup:
-    """Where the time of the idle gaps went, a bar for each cause.
-
-    ``is_open``: whether it is not known if data waited for some late ACKs.
-    """
+    """Where the time of the idle gaps went, a bar for each cause; ``is_open``: see :func:`cause_name`."""
     ordered = sorted(causes.items(), key=lambda item: item[1].total_ms)
     total = sum(gap.total_ms for _, gap in ordered) or 1.0
     with plot(f"{IDLE_GAPS}, by cause", 80 + 46 * len(ordered)) as drawing:

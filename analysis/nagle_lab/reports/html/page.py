@@ -29,10 +29,7 @@ def page(template: str, /, **values: object) -> str:
 
 
 def report_page(parts: Sequence[Shown], unusable: Sequence[tuple[str, str]] = ()) -> str:
-    """One capture or run in full, or several, one below the other: a whole document.
-
-    ``unusable`` are the names of inputs that could not be read, and why.
-    """
+    """Captures and runs in full, one below the other, and inputs that were ``unusable`` and why: a whole document."""
     names = dict.fromkeys([f"{of.verdict} {of.name}" for of in parts] + [name for name, _ in unusable])
     return page("report.html.j2", title=", ".join(names), parts=parts, unusable=unusable)
 

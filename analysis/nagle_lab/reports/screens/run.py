@@ -24,10 +24,7 @@ _TIMES = (
 
 
 def show_run(run: Run, ladder: Ladder | None, screen: Console, contradictions: Sequence[str]) -> None:
-    """One judged run: what ran, what the load tool saw, what both captures and the kernel say, and a ladder.
-
-    ``contradictions`` : how it differs from what is expected
-    """
+    """One judged run: what ran, what the load tool, captures and kernel say, a ladder, and its contradictions."""
     screen.print(headline(run.verdict, f"{run.manifest.scenario} / {run.manifest.variant}", run.reason))
     screen.print(facts(_what_ran(run)))
     screen.print(_evidence(run))
