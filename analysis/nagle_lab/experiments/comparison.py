@@ -115,8 +115,7 @@ class Comparison:
 def compare(sources: Sequence[Run | Result], paths: Sequence[Path] = ()) -> Comparison:
     """Compare judged runs and diagnosed captures with the first; NagleLabError for fewer than two.
 
-    ``paths`` are their paths: captures with the same file name are named by as much of the path as distinguishes
-    them.
+    Captures with the same file name are named by as much of their ``paths`` as distinguishes them.
     """
     if len(sources) < 2:
         raise NagleLabError("compare needs two or more run folders or capture files")

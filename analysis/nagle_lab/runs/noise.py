@@ -125,8 +125,7 @@ def _unsafe(noise: Noise, capture: RunCapture, verdict: Verdict, expected: Expec
 
 
 def _undisturbed(noise: Noise, capture: RunCapture) -> int:
-    """A lower bound of the exchanges that did not stall although no end paused; first ones count only if there are no
-    others.
+    """At least so many exchanges did not stall although no end paused; first ones count only if there are no others.
 
     A pause as long as the ACK timer takes the stall away: of the server between its writes (the ACK is out before
     there is anything to hold), or of the client before it asks (Linux acknowledges at once what comes after that: the
@@ -142,8 +141,7 @@ def _undisturbed(noise: Noise, capture: RunCapture) -> int:
 
 
 def _quick(noise: Noise, capture: RunCapture) -> tuple[int, int]:
-    """Counts exchanges under test without a stall that were too quick for a pause: first ones of a connection, and
-    later ones.
+    """How many exchanges under test without a stall were too quick for a pause: a connection's first, and later ones.
 
     The capture's idle gaps include those of its other connections; this count does not.
     """

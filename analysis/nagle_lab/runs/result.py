@@ -2,9 +2,6 @@
 
 from typing import Literal, Self
 
-import msgspec
-
-from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Quality, Source, Summary
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
@@ -37,7 +34,7 @@ class CaptureResult(StrictRecord):
         return cls(r.source, r.quality, r.verdict, r.reason, r.summary, capture.under_test, capture.others)
 
 
-class RunResult(StrictRecord):
+class RunResult(StrictRecord, omit_defaults=True):
     """What one run of the lab shows."""
 
     schema: Literal["nagle-lab-run/1"]
@@ -56,10 +53,3 @@ class RunResult(StrictRecord):
     load: Load
     captures: dict[str, CaptureResult]
     writes: Writes | None = None  # the two writes of each stall in a traced run; otherwise absent
-
-    def to_json(self) -> str:
-        """One line, the same bytes for the same run folder."""
-        fields = msgspec.to_builtins(self)
-        if self.writes is None:
-            del fields["writes"]
-        return json_text(fields) + "\n"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nagle_lab.capture.stored import write_whole
 from nagle_lab.diagnosis.analysis import analyze
+from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.reason import OTHER_CAUSE
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide, exit_code
@@ -82,7 +83,7 @@ class Run:
     def to_json(self) -> str:
         """The run's result.json: one line, the same bytes for the same folder."""
         m = self.manifest
-        return RunResult(
+        result = RunResult(
             schema=SCHEMA,
             scenario=m.scenario,
             variant=m.variant,
@@ -99,7 +100,8 @@ class Run:
             load=self.witnesses.load,
             captures={name: CaptureResult.of(capture) for name, capture in self.captures.items()},
             writes=self.writes,
-        ).to_json()
+        )
+        return json_text(result) + "\n"
 
 
 def is_run(path: Path) -> bool:

@@ -15,8 +15,7 @@ PREFIX = "nagle-lab-pytest-"  # of the folder in which captures are kept
 
 
 def start_again(keep: str | None) -> NoReturn:
-    """Run pytest again in a namespace, and exit with its exit code; like exec, this ends nothing begun here, such as
-    coverage.
+    """Run pytest again in a namespace, and exit with its exit code; like exec, this ends nothing here, as coverage.
 
     ``keep`` is the folder in which captures are kept; None: one is made.
     """

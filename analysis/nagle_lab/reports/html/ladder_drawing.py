@@ -63,8 +63,7 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
 
 
 def _fitted(text: str, most: float, size: float = 1.0) -> Markup:
-    """Attributes of a text that is squeezed if it is wider than ``most`` units; its letters have a size of ``size``
-    em.
+    """Attributes of a text that is squeezed if it is wider than ``most`` units; its letters are ``size`` em high.
 
     Only a browser knows the exact width: there report.js squeezes texts that are too long, and no shorter ones, which
     would be stretched. Without scripts, only texts that are surely too long are squeezed.

@@ -23,8 +23,7 @@ STYLES = {"": "", "trigger": "cyan", "late ACK": "bold yellow", "release": "bold
 
 
 def ladder_text(ladder: Ladder, width: int = 100) -> Text:
-    """Lines of at most so many columns: frame, ms since the first row, arrow with size and flags, and part of the
-    stall.
+    """Lines of at most so many columns: frame, ms since the first row, arrow with size and flags, part of the stall.
 
     Below 76 columns the arrows are shorter, so that nothing is folded down to 58.
     """
