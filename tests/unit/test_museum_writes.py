@@ -27,7 +27,7 @@ def traced(exhibit: Any, trigger: Write, held: Write) -> TracedExhibit:
     group = Group(29, trigger, held, (10, 10), (10, 10), False, 0.2, [], [])
     found = nothing_found(30, 29, untraced=(30, 29))
     writes = msgspec.structs.replace(found, named=29, stalls=29, groups=[group])
-    return TracedExhibit(exhibit, None, writes, "", 1.0, 2.0)
+    return TracedExhibit(exhibit, writes, "", 1.0, 2.0)
 
 
 def test_every_exhibit_says_where_its_writes_are():
@@ -105,5 +105,5 @@ def test_right_is_both_and_the_page_says_what_is_not():
 
 
 def test_what_was_not_named_is_not_right():
-    nothing = TracedExhibit(EVERY[0], None, None, "the traced run did not stall")
+    nothing = TracedExhibit(EVERY[0], None, "the traced run did not stall")
     assert nothing.group is None and (nothing.right, nothing.code) == ((False, False), Exit.CONTRADICTED)

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Generator
+from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
@@ -123,12 +124,12 @@ class Judge:
         end, loss = self._recording.end()
         self._spans.add(Span(end.segments))
         left_over = self._left_over()
-        session = Session(self._recording.way, end.segments, end.dropped, loss, *left_over, self._kept.problem)
+        session = Session(self._recording.way, end.segments, end.dropped, loss, left_over, self._kept.problem)
         summary = self._config.pluginmanager.getplugin("nagle-lab-summary")
         if summary:
             summary.sessions.append(session)
         else:
-            self._config.workeroutput["nagle"] = session.plain()  # type: ignore[attr-defined]
+            self._config.workeroutput["nagle"] = asdict(session)  # type: ignore[attr-defined]
 
     def so_far(self) -> SoFar:
         """The fixture of the running test."""
@@ -200,21 +201,23 @@ class Judge:
             return None
         return self._kept.keep(capture)
 
-    def _left_over(self) -> tuple[str, Path | None]:
-        """Stalls for which no test failed: what to say about them, and their capture."""
+    def _left_over(self) -> str:
+        """What to say about stalls for which no test failed, after their capture is kept; empty if there are none."""
         capture = self._recording.file
         if not self._spans:
-            return "", None
+            return ""
         try:
             result = judge_recording(capture, "", self._options, sha256=False)
             found = list(self._spans.uncovered(result))
             if not found:
-                return "", self._kept.keep(capture, self._session_name()) if self._keep_all else None
+                if self._keep_all:
+                    self._kept.keep(capture, self._session_name())
+                return ""
             only = Selection(only=frozenset(result.connections[stall.connection].ends for _, stall in found))
             alone = judge_recording(capture, "", only, sha256=False)
             kept = self._kept.keep(capture, self._session_name())
         except (NagleLabError, OSError) as error:
-            return f"INVALID: the session's recording cannot be judged: {error}", None
+            return f"INVALID: the session's recording cannot be judged: {error}"
         from nagle_lab.reports.screens.guarded_test import shown_test  # noqa: PLC0415 - rich, and only of failures
 
         tests = Counter(f"in {test}" if test else "between tests" for test, _ in found)
@@ -224,7 +227,7 @@ class Judge:
             f"STALL on connections that outlived the test that opened them, or too rare in any one test to prove: "
             f"{alone.reason}"
         )
-        return shown_test(said, alone, kept, about=[("stalls", ", ".join([*where, *more]))]), kept
+        return shown_test(said, alone, kept, about=[("stalls", ", ".join([*where, *more]))])
 
     def _session_name(self) -> str:
         return "-".join(["session", *filter(None, [os.environ.get("PYTEST_XDIST_WORKER", "")])]) + ".pcapng"

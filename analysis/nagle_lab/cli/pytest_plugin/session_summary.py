@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,7 @@ class Session:
     dropped: int
     loss: str  # what is missing; empty if nothing is
     stalls: str = ""  # text about stalls for which no test failed; empty if there are none
-    capture: Path | None = None  # the capture with these stalls
     not_kept: str = ""  # why captures are not in the requested folder, and where they are
-
-    def plain(self) -> dict[str, Any]:
-        """The fields as plain values, which pytest-xdist can pass on."""
-        return {**asdict(self), "capture": str(self.capture or "")}
 
 
 _INCONCLUSIVE = (
@@ -57,8 +52,8 @@ class SessionSummary:
         output = getattr(node, "workeroutput", None)
         if output is None:
             return
-        said = output.get("nagle") or Session("nowhere", 0, 0, f"worker {node.gateway.id} recorded nothing").plain()
-        self.sessions.append(Session(**{**said, "capture": Path(said["capture"]) if said["capture"] else None}))
+        nothing = Session("nowhere", 0, 0, f"worker {node.gateway.id} recorded nothing")
+        self.sessions.append(Session(**output["nagle"]) if output.get("nagle") else nothing)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -5,7 +5,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software.guarded import Selection, guard
@@ -20,7 +19,6 @@ class TracedExhibit:
     """A bad half that was traced, and what its exhibit says about it."""
 
     exhibit: Exhibit
-    result: Result | None  # of the run without tracing; None: it could not run
     writes: Writes | None
     problem: str  # why there are no writes; empty if there are
     untraced_s: float = 0.0  # how long the run without tracing took
@@ -81,7 +79,7 @@ def trace(exhibit: Exhibit) -> TracedExhibit:
     try:
         installed = install_half(exhibit, exhibit.bad)
     except NagleLabError as error:
-        return TracedExhibit(exhibit, None, None, str(error), could_run=False)
+        return TracedExhibit(exhibit, None, str(error), could_run=False)
     with tempfile.TemporaryDirectory(prefix="nagle-lab-museum-", ignore_cleanup_errors=True) as folder:
         return _traced(exhibit, installed.folder, installed.environment, Path(folder))
 
@@ -93,9 +91,8 @@ def _traced(exhibit: Exhibit, cwd: Path, environment: dict[str, str], folder: Pa
     )  # fmt: skip
     outcome = first.guarded.outcome
     if problem := against(exhibit, exhibit.bad, first.result, outcome.status, folder):
-        return TracedExhibit(exhibit, first.result, None, problem)
+        return TracedExhibit(exhibit, None, problem)
     run = with_writes(first, command, cwd=cwd, environment=environment, output=output)
     problem = run.writes.problem if run.writes and not run.writes.groups else ""
-    return TracedExhibit(
-        exhibit, first.result, run.writes, problem, outcome.took_s, run.traced.took_s if run.traced else 0.0
-    )
+    traced_s = run.traced.took_s if run.traced else 0.0
+    return TracedExhibit(exhibit, run.writes, problem, outcome.took_s, traced_s)
