@@ -99,7 +99,6 @@ class HalfOutcome:
 
     result: Result | None  # None: it could not run
     problem: str  # why it is not as expected; empty if it is
-    could_run: bool = True
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class ExhibitRun:
     def code(self) -> Exit:
         """OK as expected; CONTRADICTED; INCONCLUSIVE if it could not run here."""
         outcomes = (self.bad, self.good)
-        if any(outcome.problem and outcome.could_run for outcome in outcomes):
+        if any(outcome.problem and outcome.result is not None for outcome in outcomes):
             return Exit.CONTRADICTED
         return Exit.OK if not any(outcome.problem for outcome in outcomes) else Exit.INCONCLUSIVE
 
@@ -160,7 +159,7 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
     try:
         installed = install_half(exhibit, half, cache)
     except NagleLabError as error:
-        return HalfOutcome(None, str(error), could_run=False)
+        return HalfOutcome(None, str(error))
     folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
     try:
         run = guard(
