@@ -47,6 +47,13 @@ def ended(root: etree._Element) -> dict[str, str]:
     return {case.get("name"): case[0].tag if len(case) else "passed" for case in root.iter("testcase")}
 
 
+def test_markdown_names_the_software_as_the_screen_does(run, tmp_path):
+    page = tmp_path / "page.md"
+    _, out, _ = run("analyze", ON / "server.pcap", "--markdown", page)
+    assert ":8080, nginx: the busiest connection" in " ".join(out.split())
+    assert ":8080, nginx: the busiest connection" in page.read_text()
+
+
 @pytest.fixture
 def captures(tmp_path) -> Path:
     """A stalled, a clean, a too short, and an unusable capture."""

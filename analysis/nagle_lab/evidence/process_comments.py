@@ -97,7 +97,7 @@ def _read(files: Sequence[Path]) -> dict[EndPair, _Seen]:
 
 
 def _process(comments: Sequence[str]) -> NamedProcess | None:
-    """The process in the comments of one packet, lines of a name and a value; ParentPID and the like are others."""
+    """The process in the comments of one packet: lines of a name and a value; those of its parent do not count."""
     said: dict[str, str] = {}
     for comment in comments:
         for line in comment.splitlines():

@@ -181,7 +181,7 @@ def _group(members: Sequence[_Named], lines: CallPlaces) -> Group:
 
 
 def early_us(pairs: Sequence[CallPair]) -> float:
-    """How long before its bytes leave a call begins, by strace's time, µs: the median of triggers, never held.
+    """How long before its bytes leave a call begins, by strace's time, µs: the median of triggers, as none is held.
 
     strace stamps a call before the kernel begins with it. If the capture was taken elsewhere, the value includes the
     way there, and the difference of the clocks. 0 if no trigger left within a millisecond.

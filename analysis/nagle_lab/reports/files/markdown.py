@@ -9,6 +9,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.writes import Writes, here
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.evidence.software import NodelaySetting
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import ends, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
@@ -46,7 +47,7 @@ def page_of_capture(of: ReportedCapture) -> str:
         outcome = f"🔴 {result.verdict} · {of.failure}"
         reason = reason.removeprefix(f"{of.failure}; ")
     damage = (("damage", damage) for damage in result.quality.damage)
-    rows = [*of.about, *_figures(result, of.writes, slow=of.slow), *damage]
+    rows = [*of.about, *_figures(result, of.packets.software, of.writes, slow=of.slow), *damage]
     contradictions = [of.against] if of.against else []
     return _page(outcome, of.name, reason, contradictions, rows, [], of.ladder)
 
@@ -59,7 +60,7 @@ def page_of_run(run: Run, ladder: Ladder | None, contradictions: Sequence[str]) 
         outcome = f"{'🔴' if contradictions else '🟢'} {run.verdict}, {'not ' if contradictions else ''}as expected"
     rows = [
         ("load", f"{load.command}: {load.complete} requests, {load.requests_per_s:,.0f} per second"),
-        *_figures(run.results[run.best], run.writes),
+        *_figures(run.results[run.best], None, run.writes),
         ("server", f"{m.versions.server}"),
         ("on", f"Linux {m.versions.kernel}, Docker {m.versions.docker}"),
         ("run", run.folder.name),
@@ -90,13 +91,15 @@ def _page(
     return "\n".join(lines) + "\n"
 
 
-def _figures(result: Result, writes: Writes | None = None, *, slow: bool = True) -> Iterator[tuple[str, str]]:
+def _figures(
+    result: Result, software: NodelaySetting | None, writes: Writes | None, *, slow: bool = True
+) -> Iterator[tuple[str, str]]:
     s = result.summary
     yield "exchanges", f"{s.exchanges:,}, stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})"
     for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
         if spread:
             yield name, percentiles(spread, "p50", "p99", "max")
-    yield from ends(result)
+    yield from ends(result, software)
     yield from processes(result)
     yield from servers(s)
     yield from findings(result)

@@ -106,7 +106,7 @@ def show_guarded(run: JudgedCommand, command: Sequence[str], reported: ReportedC
         about.append(("second run", f"with TCP_NODELAY taken away: {other.verdict}, {other.reason}"))
     if outcome.ended_by_us:
         about.append(("ended with it", ", ".join(outcome.ended_by_us)))
-    about += ends(run.result, reported.packets.software, judged)
+    about += ends(run.result, reported.packets.software)
     show_capture(reported, screen, about)
     if command and (step := _next(run)):
         screen.print(facts([("next", step)]))

@@ -275,7 +275,7 @@ def _exchanges(s: Summary) -> str:
 
 
 def _delayed_acks(s: Summary) -> str:
-    """How many pure ACKs were at least 20 ms late, by role; and that other late ACKs of stalls are not counted."""
+    """How many pure ACKs were at least 20 ms late, by role; and whether stalls had other late ACKs, not counted."""
     counted = ", ".join(f"{n} by the {role}" for role, n in s.delayed_acks_by.items() if n)
     if s.delayed_acks >= s.stalls:
         return counted or "none"

@@ -1,7 +1,7 @@
 """What to do next: where the time went, by cause, and commands to paste."""
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from msgspec.structs import replace
@@ -71,11 +71,9 @@ _WORTH_NAMING = 0.05  # share of all idle time
 _MOST = 3
 
 
-def ends(
-    result: Result, software: NodelaySetting | None = None, among: Sequence[Connection] | None = None
-) -> list[tuple[str, str]]:
+def ends(result: Result, software: NodelaySetting | None = None) -> list[tuple[str, str]]:
     """If nothing was held, the row that says which ends to look at: those of the busiest connection."""
-    connection = None if result.stalls else busiest(result, among)
+    connection = None if result.stalls else busiest(result)
     if connection is None:
         return []
     named = f", {software.software}" if software else ""
@@ -106,7 +104,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
 
 
 def _besides(result: Result) -> str:
-    """What to do about a cause that took longer than the stalls; empty without one that their remedy leaves."""
+    """What to do about a cause that took longer than the stalls; empty without one, or if their remedy covers it."""
     cause = larger_cause(result.summary.lost_ms_total, result.idle_gaps)
     is_late_ack = cause is Cause.DELAYED_ACK
     if (
