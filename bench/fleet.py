@@ -34,12 +34,12 @@ import os, sys
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.judge import judge_series
 from nagle_lab.fleet.series import File, Series
-from nagle_lab.fleet.stretch import follow, stretches
+from nagle_lab.fleet.stretch import read_stretch, stretches
 what, out, *names = sys.argv[1:]
 series = Series("long", "", tuple(File(name, 1, "made by the bench") for name in names))
 cut = stretches(series, 1)
 if what == "read":
-    print(follow(cut[-1], Folder(out)).packets)
+    print(read_stretch(cut[-1], Folder(out)).packets)
 else:
     judged = judge_series(series, cut, Folder(out))
     print(judged.packets, judged.stalls)

@@ -142,10 +142,19 @@ OTHERS = ("bench", "docs", "maintenance", "site")
 SCRIPTS = [path for folder in OTHERS for path in (REPOSITORY / folder).rglob("*.py")]
 
 
+def programs(path: Path) -> list[ast.Module]:
+    """A script, and the programs in its texts that import from the package."""
+    script = ast.parse(path.read_text())
+    texts = [
+        node.value for node in ast.walk(script) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return [script, *(ast.parse(text) for text in texts if re.search(r"^from nagle_lab\b", text, re.MULTILINE))]
+
+
 @pytest.mark.parametrize("path", SCRIPTS, ids=named)
 def test_what_a_script_imports_from_the_package_is_there(path: Path):
     """Of some nobody notices for weeks, because no other test runs them."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in [node for program in programs(path) for node in ast.walk(program)]:
         if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "nagle_lab":
             module = import_module(str(node.module))
             missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
