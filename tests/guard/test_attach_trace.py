@@ -309,7 +309,7 @@ def test_rights_that_are_missing(tmp_path, monkeypatch, capabilities, owner, sco
     monkeypatch.setattr(privileges, "YAMA", yama)
     monkeypatch.setattr(strace_attached, "has_capability", lambda number: bool(capabilities >> number & 1))
     status = {"Uid": f"{owner}\t{owner}", "State": "S (sleeping)"}
-    monkeypatch.setattr(strace_attached, "_status", lambda _: status)
+    monkeypatch.setattr(strace_attached, "status_of", lambda _: status)
     why = strace_attached.why_not_attached([7], NOT_PERMITTED)
     assert why.startswith(f"strace cannot attach to process 7 ({NOT_PERMITTED[0]}): {todo}")
     assert "\n" not in why

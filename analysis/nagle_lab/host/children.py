@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nagle_lab.host.proc import every_pid
 from nagle_lab.host.signals import ENDING, handling
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -221,13 +222,12 @@ def descendants(of: int) -> dict[int, str]:
     if str(Path("/proc/self").readlink()) != str(os.getpid()):
         return {}  # first in a PID namespace (pasta's): all end with us, and /proc is another one's
     parents: dict[int, tuple[int, str]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError, ValueError):
-                head, _, rest = (folder / "stat").read_bytes().rpartition(b")")
-                state, its_parent = rest.split()[:2]
-                if state != b"Z":
-                    parents[int(folder.name)] = (int(its_parent), head.partition(b"(")[2].decode(errors="replace"))
+    for pid in every_pid():
+        with suppress(OSError, ValueError):
+            head, _, rest = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")
+            state, its_parent = rest.split()[:2]
+            if state != b"Z":
+                parents[pid] = (int(its_parent), head.partition(b"(")[2].decode(errors="replace"))
     found: dict[int, str] = {}
     grown = True
     while grown:

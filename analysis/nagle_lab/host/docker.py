@@ -38,15 +38,7 @@ def _require_rights(done: subprocess.CompletedProcess[str]) -> None:
 
 def require_docker_rights() -> None:
     """Raise NagleLabError if there is a Docker that this account may not use."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            ["docker", "ps", "--quiet"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+    if done := _listed("--quiet"):
         _require_rights(done)
 
 
@@ -64,12 +56,15 @@ def docker_output(*arguments: str) -> str:
 
 def container_names() -> dict[str, str]:
     """Id → name of the running containers; empty if there is no Docker, or it does not answer."""
-    if not shutil.which("docker"):
-        return {}
+    done = _listed("--format", "{{.ID}} {{.Names}}")
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line) if done else {}
+
+
+def _listed(*options: str) -> subprocess.CompletedProcess[str] | None:
+    """The running containers, as ``docker ps`` prints them; None if there is no Docker, or it does not answer."""
+    command = ["docker", "ps", *options]
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            ["docker", "ps", "--format", "{{.ID}} {{.Names}}"],
-            capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-    return {}
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL
+        )
+    return None

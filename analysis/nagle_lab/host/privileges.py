@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
+from nagle_lab.host.proc import status_of
+
 CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_PTRACE, CAP_SYS_ADMIN = 12, 13, 19, 21
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 def has_capability(number: int) -> bool:
     """Whether this process has a capability, by its number in capabilities(7)."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> number & 1)
-    return False
+    return bool(int(status_of("self").get("CapEff", "0"), 16) >> number & 1)
 
 
 def may_join_namespaces() -> bool:

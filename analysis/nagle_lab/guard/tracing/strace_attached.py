@@ -11,6 +11,7 @@ from pathlib import Path
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.host import children
 from nagle_lab.host.privileges import CAP_SYS_PTRACE, has_capability, ptrace_scope
+from nagle_lab.host.proc import every_pid, status_of
 
 # Beside strace_command.CALLS: the earlier calls, with stacks; and the threads that existed, with their processes.
 STACKS, THREADS = "strace-stacks.txt", "strace-threads.txt"
@@ -81,7 +82,7 @@ def _as_child() -> None:
 
 def _is_traced(pid: int) -> bool:
     """Whether strace is attached, or the process is gone."""
-    status = _status(pid)
+    status = status_of(pid)
     return not status or status.get("TracerPid", "0") != "0" or status.get("State", "").startswith("Z")
 
 
@@ -97,26 +98,19 @@ def _uses_io_uring(pid: int) -> bool:
     return False
 
 
-def _status(pid: int | str) -> dict[str, str]:
-    with suppress(OSError):
-        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
-        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return {}
-
-
 def why_traced_already(pid: int) -> str:
     """A line that says which program already traces the process; empty if none does."""
-    tracer = _status(pid).get("TracerPid", "0")
+    tracer = status_of(pid).get("TracerPid", "0")
     if tracer == "0":
         return ""
-    name = _status(tracer).get("Name", "another program")
+    name = status_of(tracer).get("Name", "another program")
     return f"process {pid} is already traced by {name}, process {tracer}: end that first"
 
 
 def why_not_attached(pids: Sequence[int], said: Sequence[str]) -> str:
     """Why strace did not attach, from its own output and what the kernel says about the processes; one line."""
     refused = next((pid for pid in pids if not _is_traced(pid)), pids[0])
-    status = _status(refused)
+    status = status_of(refused)
     if not status:
         return f"process {refused} has ended: ss -tlnp lists those that listen"
     why = next((line for line in said if "ptrace" in line), said[0] if said else "it gave no reason")
@@ -141,9 +135,8 @@ def others_here() -> list[int]:
     """The processes of this PID namespace that see other files than this one: those of the container we joined."""
     ours = Path("/proc/self/ns/mnt").readlink()
     found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):
-                if (folder / "ns/mnt").readlink() != ours:
-                    found.append(int(folder.name))
+    for pid in every_pid():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/ns/mnt").readlink() != ours:
+                found.append(pid)
     return sorted(found)

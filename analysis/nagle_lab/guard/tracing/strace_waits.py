@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from nagle_lab.host.proc import every_pid, status_of
+
 _EVERY_S = 0.02
 _GRACE_S = 1.0  # from SIGTERM to SIGKILL, and from that until strace has written the rest
 
@@ -88,11 +90,9 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def _processes() -> list[_Process]:
     found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError, ValueError, KeyError):
-                lines = (folder / "status").read_text(errors="replace").splitlines()
-                said = {name: value for name, _, value in (line.partition(":") for line in lines)}
-                ours = said["NSpid"].split()[-1]
-                found.append(_Process(int(folder.name), int(said["PPid"]), int(said["TracerPid"]), int(ours)))
+    for pid in every_pid():
+        with suppress(KeyError, ValueError):  # it has ended
+            said = status_of(pid)
+            ours = said["NSpid"].split()[-1]
+            found.append(_Process(pid, int(said["PPid"]), int(said["TracerPid"]), int(ours)))
     return found

@@ -10,8 +10,9 @@ import msgspec
 
 from nagle_lab.capture.kernel_answers import SocketAddress
 from nagle_lab.host.namespace import inside, namespace_of
+from nagle_lab.host.proc import every_pid
 from nagle_lab.host.sock_diag import LISTEN, ListedSocket, tcp_sockets
-from nagle_lab.live.sockets.processes import Process, SocketTable, every_pid, processes
+from nagle_lab.live.sockets.processes import Process, SocketTable, processes
 from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Waits, read, waits
 
 

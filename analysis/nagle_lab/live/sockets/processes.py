@@ -14,6 +14,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.host.children import descendants
 from nagle_lab.host.docker import container_names, require_docker_rights
 from nagle_lab.host.namespace import namespace_of
+from nagle_lab.host.proc import every_pid
 from nagle_lab.live.sockets.rights import AS_ROOT
 
 _ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O
@@ -80,12 +81,6 @@ def _put_first_ones_in_front(table: SocketTable) -> None:
             ticks = started_at(pid)
             began[pid] = inf if ticks is None else ticks
         holders.sort(key=lambda held: (began[held[0]], held))
-
-
-def every_pid() -> list[int]:
-    """The PIDs of all processes."""
-    with os.scandir("/proc") as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
 
 def _sockets(pid: int, wanted: Container[int] | None) -> list[tuple[int, int]]:

@@ -8,9 +8,10 @@ import msgspec
 from nagle_lab.errors import NagleLabError
 from nagle_lab.host.namespace import inside, namespace_of
 from nagle_lab.host.privileges import CAP_SYS_PTRACE
+from nagle_lab.host.proc import every_pid
 from nagle_lab.host.sock_diag import LISTEN, tcp_sockets
 from nagle_lab.live.sockets.inventory import HostSocket, inventory
-from nagle_lab.live.sockets.processes import every_pid, started_at
+from nagle_lab.live.sockets.processes import started_at
 from nagle_lab.live.sockets.rights import AS_ROOT, needs
 from nagle_lab.live.sockets.socket_options import TCP, Borrower, GoneError, cookie
 from nagle_lab.live.sockets.undo_log import Changes, Entry, changes

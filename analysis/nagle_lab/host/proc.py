@@ -1,0 +1,19 @@
+"""The processes of this host, as /proc lists them: proc(5)."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def every_pid() -> list[int]:
+    """The PIDs of all processes."""
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def status_of(pid: int | str) -> dict[str, str]:
+    """The fields of /proc/PID/status, by name; empty if the process has ended."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {}
