@@ -7,8 +7,8 @@ It prints nothing: its outcome is in the folder.
 import os
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from nagle_lab.guard.recording import without_nodelay
@@ -30,6 +30,8 @@ from nagle_lab.guard.recording.recorder import Recorder, interfaces
 from nagle_lab.guard.tracing.program_keeper import ProgramKeeper
 from nagle_lab.guard.tracing.strace_waits import StraceEnder
 from nagle_lab.host import children, namespace
+
+_MTU = 1500  # of loopback: with its usual 65,536 most messages fit into one segment, and nothing is held
 
 
 def main(folder: str) -> None:
@@ -60,7 +62,7 @@ def _run(job: Job, folder: Path) -> Outcome:
             raise
         return Outcome(problem=error.strerror or str(error))
     children.adopt_orphans()
-    child = children.Child(job.command, job.environment, job.cwd, _becoming(job))
+    child = children.Child(job.command, job.environment, job.cwd, partial(_become, job))
     children.end_with_parent(signal.SIGTERM)
     sent_before = namespace.segments_sent()
     recorder.start()
@@ -71,11 +73,7 @@ def _run(job: Job, folder: Path) -> Outcome:
         recorder.stop()
         return Outcome(status=error.status, problem=str(error), try_another_way=False)
     keeper = ProgramKeeper() if job.programs else None
-    if keeper:
-        keeper.start()
     ender = StraceEnder(child.pid) if job.under_strace else None
-    if ender:
-        ender.start()
     ended = child.wait(job.limit_s)
     if ender:
         ender.stop()
@@ -105,35 +103,26 @@ def _prepare(job: Job, folder: Path) -> Recorder:
     """Enter the namespace, and set it up for recording. Raises OSError."""
     if job.namespace is NamespaceState.TO_MAKE:
         namespace.make(job.uid, job.gid)
-    namespace.prepare_loopback(job.mtu)
+    namespace.prepare_loopback(_MTU)
     names = interfaces()
     for name in names[1:]:
         namespace.set_up_interface(name, None)
     return Recorder(folder / CAPTURE, names)
 
 
-def _becoming(job: Job) -> Callable[[], None]:
-    """What the child must do to become the user who asked for the run."""
-
-    def become() -> None:
-        become_user()
-        if job.output:
-            file = os.open(job.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            os.dup2(file, 1)
-            os.dup2(file, 2)
-        if job.without_nodelay:
-            without_nodelay.take_away()
-
-    def become_user() -> None:
-        if os.geteuid() == job.uid:
-            return
-        if job.namespace is NamespaceState.PASTA:
-            uid, gid = os.geteuid(), os.getegid()
-            namespace.unshare(namespace.CLONE_NEWUSER)
-            namespace.map_ids((job.uid, uid), (job.gid, gid))
-            return
+def _become(job: Job) -> None:
+    """In the child: become the user who asked for the run, with the output and without the option that was asked."""
+    if os.geteuid() != job.uid and job.namespace is NamespaceState.PASTA:
+        uid, gid = os.geteuid(), os.getegid()
+        namespace.unshare(namespace.CLONE_NEWUSER)
+        namespace.map_ids((job.uid, uid), (job.gid, gid))
+    elif os.geteuid() != job.uid:
         os.setgroups(job.groups)
         os.setgid(job.gid)
         os.setuid(job.uid)
-
-    return become
+    if job.output:
+        file = os.open(job.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+    if job.without_nodelay:
+        without_nodelay.take_away()

@@ -39,13 +39,11 @@ class Job(msgspec.Struct, frozen=True):
     """A command, and where and as whom it runs."""
 
     command: list[str]
-    folder: str  # of these files
     cwd: str
     environment: dict[str, str]
     uid: int
     gid: int
     groups: list[int]
-    mtu: int = 1500  # of loopback: with its usual 65,536 most messages fit into one segment, and nothing is held
     limit_s: float | None = None
     namespace: NamespaceState = NamespaceState.TO_MAKE
     way: str = ""  # how the namespace was made, in the screen's words

@@ -41,8 +41,9 @@ def ways() -> Iterator[Way]:
     yield Way("a user namespace, without root")
     if sudo_works():
         yield Way("sudo without a password", ("sudo", "-n", "--"))
-    if docker := _docker():
-        yield docker
+    terminal = ["--tty"] if sys.stdin and sys.stdin.isatty() and sys.stdout.isatty() else []
+    with suppress(NagleLabError):
+        yield docker_with_folders("a Docker container", "--network=none", *terminal)
 
 
 def program(module: str, argument: str) -> list[str]:
@@ -114,10 +115,3 @@ def docker_with_folders(name: str, *options: str) -> Way:
     rights = ("--cap-add=NET_ADMIN", "--cap-add=NET_RAW")
     command = ("docker", "run", "--rm", "--interactive", *options, *rights, *mounts, EMPTY_IMAGE)
     return Way(name, command, NamespaceState.THERE)
-
-
-def _docker() -> Way | None:
-    terminal = ["--tty"] if sys.stdin and sys.stdin.isatty() and sys.stdout.isatty() else []
-    with suppress(NagleLabError):
-        return docker_with_folders("a Docker container", "--network=none", *terminal)
-    return None

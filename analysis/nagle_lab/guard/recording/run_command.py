@@ -81,7 +81,6 @@ def make_job(command: Sequence[str], folder: Path, **how: Unpack[HowToRun]) -> J
     parts = how.get("parts", False)
     return Job(
         command=list(command),
-        folder=str(folder),
         cwd=str(how.get("cwd") or working_folder()),
         environment=environment | ({PARTS_VARIABLE: str(folder)} if parts else {}),
         uid=os.geteuid(),

@@ -24,7 +24,7 @@ _GO_TOOL = ("go", "tool", "addr2line")
 
 def lines(binary: str, addresses: set[int]) -> dict[int, list[Location]]:
     """The places of each address in the file, inlined functions first; nothing if they are not known."""
-    loads = _loads(binary)
+    loads = [(offset, at, size) for kind, offset, at, size in _program_headers(binary) if kind == _LOAD]
     if not loads:
         return {}
     # The return address is behind the call: one byte before it is in the call.
@@ -124,24 +124,19 @@ def _is_go(binary: str) -> bool:
     return False
 
 
-def _loads(binary: str) -> list[tuple[int, int, int]]:
-    """Offset in the file, address, and size of each loaded segment of a 64-bit ELF file."""
-    return [(offset, at, size) for kind, offset, at, size in _program_headers(binary) if kind == _LOAD]
-
-
 def _program_headers(binary: str) -> list[tuple[int, int, int, int]]:
     """Kind, offset, address and size of each entry in the program header table of a 64-bit ELF file."""
     entries = []
     with suppress(OSError, ValueError):
         if not Path(binary).is_file():
             return []
-    with suppress(OSError, ValueError), Path(binary).open("rb") as file:
-        head = file.read(64)
-        if len(head) < 64 or head[:5] != b"\x7fELF\x02":
-            return []
-        (start,), (size, count) = unpack_from("<Q", head, 32), unpack_from("<HH", head, 54)
-        file.seek(start)
-        table = file.read(size * count)
+        with Path(binary).open("rb") as file:
+            head = file.read(64)
+            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+                return []
+            (start,), (size, count) = unpack_from("<Q", head, 32), unpack_from("<HH", head, 54)
+            file.seek(start)
+            table = file.read(size * count)
         for at in range(0, len(table) - 55, size):
             kind, _, offset, address, _, length = unpack_from("<IIQQQQ", table, at)
             entries.append((kind, offset, address, length))

@@ -14,7 +14,7 @@ _DELETED = " (deleted)"  # the kernel's suffix of a file that is gone
 
 
 class ProgramKeeper(threading.Thread):
-    """Opens the file of every program below this process that has a socket, until it is stopped.
+    """Opens the file of every program below this process that has a socket, from now on until it is stopped.
 
     An open file can still be read when its name is gone, and costs nothing.
     """
@@ -23,6 +23,7 @@ class ProgramKeeper(threading.Thread):
         super().__init__(name="programs", daemon=True)
         self._ending = threading.Event()
         self._open: dict[str, int] = {}  # by path
+        self.start()
 
     def run(self) -> None:
         """Look for programs at intervals."""

@@ -33,6 +33,7 @@ class StraceEnder(threading.Thread):
         super().__init__(name="strace", daemon=True)
         self._strace = strace
         self._ending = threading.Event()
+        self.start()
 
     def run(self) -> None:
         """Wait for the command, and end the rest."""
