@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from nagle_lab.capture import pcap, pcapng
@@ -47,11 +46,8 @@ def open_capture(
         The input is not usable: missing, not a file, unreadable, empty, not a capture, cut within its header. Later
         damage is no error: see `Capture.trouble`.
     """
-    if isinstance(paths, FileIO):
-        return Capture([paths], window_bytes, sha256)
-    if isinstance(paths, str | Path):
-        paths = [paths]
-    return Capture([str(path) for path in paths], window_bytes, sha256)
+    several = [paths] if isinstance(paths, str | Path | FileIO) else paths
+    return Capture([path if isinstance(path, FileIO) else str(path) for path in several], window_bytes, sha256)
 
 
 class CaptureSoFar:
@@ -172,9 +168,7 @@ class Capture(CaptureSoFar):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

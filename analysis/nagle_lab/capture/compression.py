@@ -169,7 +169,9 @@ def _zstd_frame(pieces: _Input) -> Iterator[bytes]:
             yield decompress(pieces.take(3 + (1 if rle else block >> 3)))
         yield decompress(pieces.take(checksum)) if checksum else b""
     except _ZSTD_ERROR as error:
-        raise DamagedStreamError(_reason(str(error))) from error
+        if "too much memory" in str(error):
+            raise DamagedStreamError("needs too much memory: decompress it first with zstd -d --long=31") from error
+        raise DamagedStreamError("is damaged") from error
 
 
 def _zstd_header(descriptor: int) -> int:
@@ -178,12 +180,6 @@ def _zstd_header(descriptor: int) -> int:
     window, dictionary = 1 - single_segment, (0, 1, 2, 4)[descriptor & 3]
     content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
     return 5 + window + dictionary + content_size
-
-
-def _reason(text: str) -> str:
-    if "too much memory" in text:
-        return "needs too much memory: decompress it first with zstd -d --long=31"
-    return "is damaged"
 
 
 BY_MAGIC = {GZIP_MAGIC: _gunzip, ZSTD_MAGIC: _unzstd}  # what a compressed file begins with

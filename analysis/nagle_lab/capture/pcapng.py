@@ -118,7 +118,7 @@ class PcapngReader:
     def _add_interface(self, block: "Block") -> None:
         (link_type,) = unpack_from(self._order + "H", self._window.raw, block.at + 8)
         resolution, offset_s = MICROSECONDS, 0
-        for code, value in self._options(block.at + 16, block.end):
+        for code, value in options(self._window.raw, self._order, block.at + 16, block.end):
             if code == IF_TSRESOL and len(value) == 1:
                 resolution = value[0]
             elif code == IF_TSOFFSET and len(value) == 8:
@@ -134,7 +134,7 @@ class PcapngReader:
         if number >= len(self._interfaces):
             return
         facts = self._facts
-        for code, value in self._options(block.at + 20, block.end):
+        for code, value in options(self._window.raw, self._order, block.at + 20, block.end):
             if code == ISB_IFDROP and len(value) == 8:
                 (dropped,) = unpack(self._order + "Q", value)
                 facts.dropped += dropped - self._dropped[number]
@@ -143,9 +143,6 @@ class PcapngReader:
                 at = nanoseconds(high << 32 | low, self._interfaces[number])
                 if answer := read_answer(value.decode(errors="replace"), at):
                     facts.kernel_answers.append(answer)
-
-    def _options(self, at: int, end: int) -> Iterator[tuple[int, bytes]]:
-        return options(self._window.raw, self._order, at, end)
 
     def _end_section(self) -> None:
         """Forget the interfaces of a section that is over."""

@@ -32,6 +32,11 @@ def option(order: str, code: int, value: bytes) -> bytes:
     return pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
+def all_options(order: str, *those: tuple[int, bytes]) -> bytes:
+    """The bytes of all options of a block, by code and value, and their end."""
+    return b"".join(option(order, code, value) for code, value in (*those, (END_OF_OPTIONS, b"")))
+
+
 def section_block(order: str) -> bytes:
     """The header of a section whose length is not stated, without options."""
     return block(order, SECTION, pack(order + "IHHq", BYTE_ORDER_MAGIC, 1, 0, -1))
@@ -44,7 +49,7 @@ def interface_block(order: str, link_type: int, snaplen: int, options: bytes) ->
 
 def answer_block(order: str, ticks: int, answer: KernelAnswer) -> bytes:
     """Statistics of the first interface, stamped ``ticks``, whose comment says what data waited in a socket."""
-    options = option(order, COMMENT, comment(answer).encode()) + option(order, END_OF_OPTIONS, b"")
+    options = all_options(order, (COMMENT, comment(answer).encode()))
     return block(order, STATISTICS, pack(order + "III", 0, ticks >> 32, ticks & 0xFFFFFFFF) + options)
 
 
@@ -59,7 +64,7 @@ class Pcapng:
 
     def add_interface(self, name: str, *, snaplen: int = 0, link_type: int = ETHERNET) -> None:
         """Describe the next interface; ``snaplen`` is in bytes, 0 means no limit."""
-        options = _options((IF_NAME, name.encode()), (IF_TSRESOL, b"\x09"))
+        options = all_options(LITTLE, (IF_NAME, name.encode()), (IF_TSRESOL, b"\x09"))
         self._file.write(interface_block(LITTLE, link_type, snaplen, options))
 
     def add(self, ts: int, interface: int, length: int, kept: bytes) -> None:
@@ -70,13 +75,9 @@ class Pcapng:
 
     def add_dropped(self, interface: int, packets: int) -> None:
         """Write how many packets of an interface were lost since it was added."""
-        options = _options((ISB_IFDROP, pack("<Q", packets)))
+        options = all_options(LITTLE, (ISB_IFDROP, pack("<Q", packets)))
         self._file.write(block(LITTLE, STATISTICS, pack("<III", interface, 0, 0) + options))
 
     def add_answer(self, answer: KernelAnswer) -> None:
         """Write what data waited in a socket: a comment on statistics of the first interface."""
         self._file.write(answer_block(LITTLE, answer.at, answer))
-
-
-def _options(*options: tuple[int, bytes]) -> bytes:
-    return b"".join(option(LITTLE, code, value) for code, value in (*options, (END_OF_OPTIONS, b"")))

@@ -44,17 +44,14 @@ LINK_TYPES = {
 FIRST_ETHERTYPE = 0x600  # smaller numbers are lengths of IEEE 802.3 frames
 
 
+_WORDS = {CUT: "header cut by snaplen", INCOMPLETE: "header incomplete", MALFORMED: "malformed", FRAGMENT: "fragment"}
+
+
 def kind_name(kind: int) -> str:
     """What to call packets whose decoding ended at this kind: "ARP", "IPv4 fragment", "TCP header cut by snaplen"."""
-    name, reason = _subject(kind & ~REASON), kind & REASON
-    if reason == CUT:
-        return f"{name} header cut by snaplen"
-    if reason == INCOMPLETE:
-        return f"{name} header incomplete"
-    if reason == MALFORMED:
-        return f"{name} malformed"
-    if reason == FRAGMENT:
-        return f"{name} fragment"
+    name = _subject(kind & ~REASON)
+    if words := _WORDS.get(kind & REASON):
+        return f"{name} {words}"
     if kind & SPACE == LINK_TYPE:
         number = kind & 0xFFFF
         return f"link type {number} ({name}) not decoded" if number in LINK_TYPES else f"{name} not known"
@@ -67,17 +64,13 @@ def link_type_name(number: int) -> str:
 
 
 def _subject(kind: int) -> str:
-    number = kind & 0xFFFF
-    match kind & SPACE:
-        case 0 if number < FIRST_ETHERTYPE:
-            return "IEEE 802.3"
-        case 0:
-            return ETHERTYPES.get(number, f"EtherType 0x{number:04x}")
-        case x if x == IP_PROTOCOL:
-            return IP_PROTOCOLS.get(number, f"IP protocol {number}")
-        case x if x == LINK_TYPE:
-            return link_type_name(number)
-        case x if x == PPP_PROTOCOL:
-            return f"PPP protocol 0x{number:04x}"
-        case _:
-            return f"loopback family {number}"
+    space, number = kind & SPACE, kind & 0xFFFF
+    if space == IP_PROTOCOL:
+        return IP_PROTOCOLS.get(number, f"IP protocol {number}")
+    if space == LINK_TYPE:
+        return link_type_name(number)
+    if space == PPP_PROTOCOL:
+        return f"PPP protocol 0x{number:04x}"
+    if space:
+        return f"loopback family {number}"
+    return ETHERTYPES.get(number, f"EtherType 0x{number:04x}") if number >= FIRST_ETHERTYPE else "IEEE 802.3"

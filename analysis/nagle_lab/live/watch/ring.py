@@ -15,7 +15,7 @@ from nagle_lab.capture import pcap
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.pcapng import IF_TSOFFSET, IF_TSRESOL, ticks
 from nagle_lab.capture.records import Interface, PcapFraming
-from nagle_lab.capture.writer import answer_block, interface_block, option, section_block
+from nagle_lab.capture.writer import all_options, answer_block, interface_block, section_block
 
 ROOM = 64 << 20  # bytes of records
 PIECE_BYTES, PIECE_S = 1 << 18, 1.0  # records that came this close together are dropped together
@@ -60,10 +60,9 @@ class _Section:
         return answer_block(self.order, ticks(answer.at, self.interfaces[0]), answer)
 
     def _described(self, interface: Interface) -> bytes:
-        order = self.order
-        options = option(order, IF_TSRESOL, bytes([interface.resolution]))
-        options += option(order, IF_TSOFFSET, pack(order + "q", interface.offset_ns // 10**9)) + bytes(4)
-        return interface_block(order, interface.link_type, 0, options)
+        offset = pack(self.order + "q", interface.offset_ns // 10**9)
+        options = all_options(self.order, (IF_TSRESOL, bytes([interface.resolution])), (IF_TSOFFSET, offset))
+        return interface_block(self.order, interface.link_type, 0, options)
 
 
 class PacketRing:
