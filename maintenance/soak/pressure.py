@@ -6,7 +6,6 @@ from pathlib import Path
 
 from nagle_lab.lab.containers.compose import ComposeSearch
 from nagle_lab.lab.containers.images import ready_images
-from nagle_lab.lab.leftovers import label_variables, labels
 from nagle_lab.lab.run_containers import LiveLab
 from nagle_lab.lab.scenarios.scenario import Lab
 
@@ -31,9 +30,8 @@ def pressure(kind: str, lock: Path, progress: Callable[[str], None]) -> Iterator
     """
     compose = ComposeSearch().result()
     tag, _ = ready_images(LAB, compose, {}, progress)
-    marks = labels(lock.absolute())
-    environment = {**label_variables(marks), "NAGLE_LAB_TAG": tag, "NAGLE_LAB_STRESS": PRESSURE[kind]}
-    stress = LiveLab(LAB, "stress", compose, marks, environment)
+    variables = {"NAGLE_LAB_TAG": tag, "NAGLE_LAB_STRESS": PRESSURE[kind]}
+    stress = LiveLab(LAB, "stress", compose, lock.absolute(), variables)
     try:
         stress.start()
         yield stress.require_services

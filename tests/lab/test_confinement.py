@@ -20,7 +20,6 @@ from lab.recording import Recording, docker, engine_holds
 from nagle_lab.lab.containers.compose import Compose, ComposeSearch
 from nagle_lab.lab.containers.images import image_names, ready_images
 from nagle_lab.lab.folder import RunFolder
-from nagle_lab.lab.leftovers import label_variables, labels
 from nagle_lab.lab.scenarios.scenario import Lab
 from nagle_lab.lab.scenarios.scenario_file import scenarios
 
@@ -57,7 +56,7 @@ def compose() -> Compose:
 def created(compose: Compose, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Created]]:
     """Every lab, by scenario/lab; labs of the same Compose files are started once, several at a time."""
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), "confinement")  # its lock says that we are alive
-    marks = label_variables(labels(folder.lock_path))
+    marks = {"NAGLE_LAB_LOCK": str(folder.lock_path), "NAGLE_LAB_HOST": os.uname().nodename}
     tags = {lab.compose: ready_images(lab, compose, {}, print)[0] for lab in LABS.values()}
     different = {lab.compose: lab for lab in LABS.values()}
     try:

@@ -183,7 +183,7 @@ def test_an_engine_that_answers_again_is_asked_again(programs, tmp_path: Path, h
           container) if [ -e back ]; then cat held; else echo 'Cannot connect' >&2; exit 1; fi ;;
         esac""",
     )
-    lab = LiveLab(find_scenario("nginx-static").labs["bridge"], "server", V1, {}, {})
+    lab = LiveLab(find_scenario("nginx-static").labs["bridge"], "server", V1, Path("lock"), {})
     lab.start()
     with pytest.raises(NagleLabError) as ended:
         lab.require_services()

@@ -814,7 +814,8 @@ def test_names_are_of_the_namespace_that_is_watched(capture, monkeypatch):
     def of(client: tuple[str, int], server: tuple[str, int]) -> tuple[str, str]:
         (one,) = {one.id: one for one in analyze(capture).connections if one.id == 0}.values()
         ends = Endpoint(*client, "client"), Endpoint(*server, "server")
-        return names.of(msgspec.structs.replace(one, client=ends[0], server=ends[1]))
+        there, here = names.ends_of(msgspec.structs.replace(one, client=ends[0], server=ends[1]))
+        return there.name, here.name
 
     assert of(client, server) == ("shop-web/nginx", "worker")
     assert of(("10.0.0.1", 40001), server) == ("shop-web/nginx", "")

@@ -31,8 +31,8 @@ def workers_of(on: str | None, count: int | None) -> Workers:
     Raises NagleLabError if there is no such executor, or the scheduler does not answer.
     """
     if on is None:
-        here = count or _processors()
-        return Workers(lambda: _processes(here), here)
+        here, spawn = count or _processors(), get_context("spawn")
+        return Workers(lambda: ProcessPoolExecutor(here, spawn, initializer=_set_up_worker), here)
     if on.startswith("dask://"):
         return _dask(on, count)
     module, _, name = on.partition(":")
@@ -51,10 +51,6 @@ def workers_of(on: str | None, count: int | None) -> Workers:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _processes(count: int) -> Executor:
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_set_up_worker)
 
 
 def _set_up_worker() -> None:

@@ -1,5 +1,8 @@
-"""The containers of one run: started by Compose, addressed by service, and always removed."""
+"""The containers of one run: started by Compose, addressed by service, and always removed, if not by the run itself
+then by the next one.
+"""
 
+import os
 import secrets
 import shlex
 import time
@@ -16,34 +19,50 @@ from nagle_lab.lab.containers.docker import (
     container_details,
     containers,
     engine_version,
+    labelled,
     last_log_lines,
     remove_project,
 )
 from nagle_lab.lab.containers.interrupts import pause
 from nagle_lab.lab.containers.process import Child
+from nagle_lab.lab.folder import claimed, clean_up_abandoned
 from nagle_lab.lab.recorder import Recorder
 from nagle_lab.lab.scenarios.scenario import Lab
 
+LOCK_LABEL, HOST_LABEL = "nagle-lab.lock", "nagle-lab.host"
 _LISTENING_S = 15.0
 _COMMAND_S = 60.0
 _POLL_S = 0.05
 _NOT_RUN = (125, 126, 127)  # docker run: the engine refused; the command cannot be run; there is no such command
 
 
+def sweep(runs_dir: Path) -> None:
+    """Remove what ended runs have left on this engine and in ``runs_dir``; live runs are not touched.
+
+    Containers labelled by another host (an engine can be shared) or by hand (no lock) are left alone.
+    """
+    for project, lock, host in labelled(LOCK_LABEL, HOST_LABEL):
+        if lock and host == os.uname().nodename:
+            with claimed(Path(lock)) as over:
+                if over:
+                    remove_project(project)
+    clean_up_abandoned(runs_dir)
+
+
 class LiveLab:
     """The lab of one run, a Compose project of its own."""
 
-    def __init__(
-        self, lab: Lab, server: str, compose: Compose, labels: Mapping[str, str], variables: Mapping[str, str]
-    ) -> None:
-        """``server`` is the service that must never end; ``labels`` are for containers that the Compose files do not
-        make.
+    def __init__(self, lab: Lab, server: str, compose: Compose, lock: Path, variables: Mapping[str, str]) -> None:
+        """``server`` is the service that must never end; ``lock`` is a file that the run holds locked (flock), by
+        which :func:`sweep` knows that it lives; ``variables`` are those of the Compose files.
         """
         self._lab, self._server = lab, server
         self._compose = compose
-        self._variables = variables
         self._project = f"nagle-lab-{secrets.token_hex(4)}"
-        self._labels = {PROJECT_LABEL: self._project, **labels}
+        host = os.uname().nodename
+        self._labels = {PROJECT_LABEL: self._project, LOCK_LABEL: str(lock), HOST_LABEL: host}
+        # From these the Compose files make the same labels.
+        self._variables = {**variables, "NAGLE_LAB_LOCK": str(lock), "NAGLE_LAB_HOST": host}
         self._ids: dict[str, str] = {}
 
     def require(self, what: str, image: str) -> None:

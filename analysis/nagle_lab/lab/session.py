@@ -14,7 +14,6 @@ from nagle_lab.lab.containers.images import ready_images, sidecar_image
 from nagle_lab.lab.containers.interrupts import deferred
 from nagle_lab.lab.containers.process import Child
 from nagle_lab.lab.folder import RunFolder, anything_recorded, disk_problem
-from nagle_lab.lab.leftovers import label_variables, labels, sweep
 from nagle_lab.lab.manifest import (
     capture_record,
     first_value,
@@ -27,7 +26,7 @@ from nagle_lab.lab.manifest import (
 )
 from nagle_lab.lab.namespaces import Namespace, captured_namespace, captured_namespaces
 from nagle_lab.lab.recorder import HANDED_OVER_S, Recorder
-from nagle_lab.lab.run_containers import LiveLab
+from nagle_lab.lab.run_containers import LiveLab, sweep
 from nagle_lab.lab.scenarios.load import PARSERS
 from nagle_lab.lab.scenarios.parameters import resolve
 from nagle_lab.lab.scenarios.scenario import Scenario, Variant
@@ -114,9 +113,8 @@ class _Session:
         with self._stage("images"):
             tag, self._bases = ready_images(self._lab, compose, self._variables, self._announce)
         folder = RunFolder.create(runs_dir, f"{self._scenario.name}-{self._manifest.variant}")
-        marks = labels(folder.lock_path)
-        environment = {**self._variables, **label_variables(marks), "NAGLE_LAB_TAG": tag}
-        lab = LiveLab(self._lab, self._scenario.server.service, compose, marks, environment)
+        variables = {**self._variables, "NAGLE_LAB_TAG": tag}
+        lab = LiveLab(self._lab, self._scenario.server.service, compose, folder.lock_path, variables)
         try:
             self._record(lab, sidecar_image(tag), folder.path)
         except KeyboardInterrupt:

@@ -60,13 +60,13 @@ class Metrics:
         """Count what is new in a view; of the exchanges only those whose request is old enough at its end."""
         for (number, role), one in new.items():
             connection = view.result.connections[number]
-            process, client = names.of(connection)
+            process, client = (end.name for end in names.ends_of(connection))
             labels = self._bounded(process if role == "server" else client, connection, role)
             self._stalls.labels(*labels).inc(one.stalls)
             self._lost.labels(*labels).inc(one.lost_ms / 1e3)
         for number, count in self._new_exchanges(view, settled_s).items():
             connection = view.result.connections[number]
-            process, client = names.of(connection)
+            process, client = (end.name for end in names.ends_of(connection))
             self._exchanges.labels(*self._bounded(process, connection, "server")).inc(count)
             self._exchanges.labels(*self._bounded(client, connection, "client")).inc(count)
 

@@ -109,11 +109,6 @@ class ProgramNames:
                 self.refresh()
             took = time.monotonic() - began
 
-    def of(self, connection: Connection) -> tuple[str, str]:
-        """The programs at its server and at its client; empty where they are not known."""
-        server, client = self.ends_of(connection)
-        return server.name, client.name
-
     def processes(self, connections: Iterable[Connection]) -> list[EndProcess]:
         """The known processes at the ends of connections, those with the most stalls first."""
         stalls: Counter[EndProcess] = Counter()

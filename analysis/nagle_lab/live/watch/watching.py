@@ -1,6 +1,5 @@
 """One stream of packets, watched: its last seconds are judged at intervals, and the whole stream at the end."""
 
-import ctypes
 import io
 import math
 import os
@@ -16,6 +15,7 @@ from typing import Any
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.result.result import Connection
+from nagle_lab.host.libc import LIBC
 from nagle_lab.host.signals import ENDING, handling
 from nagle_lab.live.watch.live_findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
@@ -190,7 +190,7 @@ class Watcher:
 def _give_back() -> None:
     """Give freed memory back to the system: glibc keeps it in pieces, more and more with each view."""
     with suppress(AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
+        LIBC.malloc_trim(0)
 
 
 class _Stream(io.FileIO):
