@@ -107,7 +107,7 @@ lint: ## ruff, mypy (strict), shellcheck; proselint on the pages
 	@cd analysis && ../$(bin)/ruff check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum ../site
 	@cd analysis && ../$(bin)/ruff format --check . ../tests ../bench ../scenarios ../docs ../maintenance ../museum ../site
 	@MYPYPATH=maintenance $(bin)/mypy --config-file analysis/pyproject.toml -p nagle_lab -p soak -p supply_chain
-	@MYPYPATH=maintenance/recorder:maintenance/stacks $(bin)/mypy --config-file analysis/pyproject.toml \
+	@MYPYPATH=maintenance/recorder:maintenance/random:maintenance/stacks $(bin)/mypy --config-file analysis/pyproject.toml \
 	  maintenance/recorder/*.py maintenance/stacks/*.py
 	@MYPYPATH=maintenance/recorder:maintenance/random:tests $(bin)/mypy --config-file analysis/pyproject.toml maintenance/random/*.py
 	@MYPYPATH=maintenance/recorder:maintenance/stacks:site $(bin)/mypy --config-file analysis/pyproject.toml site/*.py

@@ -74,3 +74,9 @@ def segment(link: int, frame: Frame) -> Segment | None:
         return None
     source, target, seq, ack, offset, flags = struct.unpack_from(">HHIIBB", data, tcp)
     return Segment(frame.at, source, target, seq, ack, flags, end - tcp - (offset >> 4) * 4)
+
+
+def segments_of(path: Path) -> list[Segment]:
+    """Every TCP segment of a capture."""
+    link, frames = read(path)
+    return [found for frame in frames if (found := segment(link, frame))]

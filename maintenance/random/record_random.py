@@ -23,7 +23,7 @@ from pathlib import Path
 from disturb import DISTURBANCES
 from draw import Plan, draw
 from frames import ETHERNET, read, write
-from record import Place, capturing, compress, inside, ip, running, sysctl, veth
+from record import Place, bridge, capturing, compress, inside, ip, namespace, running, sysctl, veth
 from truth import tell
 from wire import Wire
 
@@ -57,16 +57,13 @@ def network(plan: Plan, tag: str) -> Iterator[Network]:
     with ExitStack() as stack:
         made: dict[str, str] = {}
 
-        def namespace(role: str) -> str:
-            name = f"random-{role}-{tag}"
-            ip("netns", "add", name)
-            stack.callback(ip, "netns", "del", name)
-            ip("-n", name, "link", "set", "lo", "up")
+        def configured(role: str) -> str:
+            name = stack.enter_context(namespace(f"random-{role}-{tag}"))
             for setting in plan.settings.get(role, []):
                 sysctl(name, setting)
             return name
 
-        here = namespace("client")
+        here = configured("client")
         made["client"] = here
         lo = "::1" if plan.ipv6 else "127.0.0.1"
         if plan.path.kind == "lo":
@@ -75,7 +72,7 @@ def network(plan: Plan, tag: str) -> Iterator[Network]:
             return
         front, back, _ = NETS[plan.ipv6]
         role = "middle" if plan.middle else "server"
-        there = made[role] = namespace(role)
+        there = made[role] = configured(role)
         places = {"client": Place(here, "eth0"), role: Place(there, "eth0")}
         connect_front(plan, stack, tag, here, there, places)
         addresses = {"front": front.format(2)}
@@ -84,7 +81,7 @@ def network(plan: Plan, tag: str) -> Iterator[Network]:
             addresses["back"] = lo
             places |= {"back": Place(there, "lo"), "any": Place(there, "any")}
         elif plan.middle:
-            made["server"] = behind = namespace("server")
+            made["server"] = behind = configured("server")
             veth(there, "eth1", behind, "eth0")
             address(plan, there, "eth1", back.format(1))
             address(plan, behind, "eth0", back.format(2))
@@ -98,15 +95,10 @@ def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str,
     """Make the path between the client and the server it asks, perhaps with a delay."""
     front = NETS[plan.ipv6][0]
     if plan.path.kind == "wire":
-        wire = f"random-wire-{tag}"
-        ip("netns", "add", wire)
-        stack.callback(ip, "netns", "del", wire)
+        wire = stack.enter_context(namespace(f"random-wire-{tag}"))
         command = ["chrt", "--fifo", "10", sys.executable, str(WIRE), json.dumps(asdict(wire_of(plan)))]
         stack.enter_context(running(inside(wire, *command), "ready"))
-        ip("-n", wire, "link", "add", "br0", "type", "bridge")
-        for device in ("m0", "m1"):
-            ip("-n", wire, "link", "set", device, "master", "br0", "up")
-        ip("-n", wire, "link", "set", "br0", "up")
+        bridge(wire)
         ip("-n", wire, "link", "set", "c0", "netns", here, "name", "eth0")
         ip("-n", wire, "link", "set", "s0", "netns", there, "name", "eth0")
         places["wire"] = Place(wire, "m0")
@@ -121,19 +113,19 @@ def connect_front(plan: Plan, stack: ExitStack, tag: str, here: str, there: str,
 
 
 def wire_of(plan: Plan) -> Wire:
-    """Make the path between the client and the server it asks."""
+    """What the path between the client and the server it asks does to frames."""
     named = {field.name for field in fields(Wire)}
     return Wire(lost_first=5, **{name: value for name, value in asdict(plan.path).items() if name in named})
 
 
-def address(plan: Plan, namespace: str, device: str, own: str) -> None:
-    """Set a device up."""
+def address(plan: Plan, name: str, device: str, own: str) -> None:
+    """Set a device of a namespace up."""
     options = ["mtu", str(plan.path.mtu)] if plan.path.mtu else []
     if not plan.path.offload:
         options += ["gso_max_segs", "1"]
-    ip("-n", namespace, "link", "set", device, *options, "up")
+    ip("-n", name, "link", "set", device, *options, "up")
     nodad = ["nodad"] if plan.ipv6 else []
-    ip("-n", namespace, "address", "add", f"{own}/{NETS[plan.ipv6][2]}", "dev", device, *nodad)
+    ip("-n", name, "address", "add", f"{own}/{NETS[plan.ipv6][2]}", "dev", device, *nodad)
 
 
 def run(plan: Plan, file: Path, net: Network) -> dict[str, list[list[int]]]:

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from frames import ACK, SYN, Segment, read, segment
+from frames import ACK, SYN, Segment, segments_of
 
 MS = 1_000_000  # ns
 # Below the first limit certainly not, above the second certainly, in between doubtful.
@@ -173,12 +173,6 @@ def doubt(
         "a call in between": any(row[1] > ack_at for row in during),
     }
     return ", ".join(reason for reason, holds in reasons.items() if holds)
-
-
-def segments_of(path: Path) -> list[Segment]:
-    """Every TCP segment of a capture."""
-    link, frames = read(path)
-    return [found for frame in frames if (found := segment(link, frame))]
 
 
 def truth(logs: dict[str, list[Row]], ends: dict[str, dict[str, Path]]) -> dict[str, list[Hold]]:

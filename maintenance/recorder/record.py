@@ -57,9 +57,8 @@ def python(program: str, *arguments: str) -> list[str]:
 
 
 @contextmanager
-def namespace(end: str) -> Iterator[str]:
-    """A network namespace of our own."""
-    name = f"lookalike-{end}-{os.getpid()}"
+def namespace(name: str) -> Iterator[str]:
+    """A network namespace of our own, by its name."""
     ip("netns", "add", name)
     try:
         ip("-n", name, "link", "set", "lo", "up")
@@ -108,11 +107,15 @@ class ContradictionError(Exception):
 def network(case: Case) -> Iterator[tuple[dict[str, str], dict[str, Place]]]:
     """The case's namespaces and path; yields the namespace of each program by its role, and the capture positions."""
     with ExitStack() as stack:
-        ends = {end: stack.enter_context(namespace(end)) for end in ("client", "server")}
+
+        def made(role: str) -> str:
+            return stack.enter_context(namespace(f"lookalike-{role}-{os.getpid()}"))
+
+        ends = {end: made(end) for end in ("client", "server")}
         only = f"tcp port {PORT}" if case.family else "tcp"
         places = {end: Place(name, filter=only) for end, name in ends.items()}
         if case.ipv4_mtu or case.bridge:
-            middle = stack.enter_context(namespace("middle"))
+            middle = made("middle")
             for end, device in (("client", "m0"), ("server", "m1")):
                 veth(ends[end], "eth0", middle, device)
             if case.ipv4_mtu:
@@ -123,7 +126,7 @@ def network(case: Case) -> Iterator[tuple[dict[str, str], dict[str, Place]]]:
         elif case.rtt_ms is None:
             veth(ends["client"], "eth0", ends["server"], "eth0")
         else:
-            middle = stack.enter_context(namespace("middle"))
+            middle = made("middle")
             wire = python("wire.py", json.dumps(asdict(wire_of(case))))
             stack.enter_context(running(inside(middle, "chrt", "--fifo", "10", *wire), "ready"))
             for end, device in (("client", "c0"), ("server", "s0")):
@@ -135,7 +138,7 @@ def network(case: Case) -> Iterator[tuple[dict[str, str], dict[str, Place]]]:
         if case.origin:
             places["both"] = Place(ends["server"], "any")
             if case.origin_at == "origin":
-                ends["origin"] = stack.enter_context(namespace("origin"))
+                ends["origin"] = made("origin")
                 beside(ends["origin"], ends["server"])
         time.sleep(0.2)  # neighbours and bridge ports settle
         yield ends, places

@@ -3,22 +3,23 @@
 Each case runs in a network namespace of its own, removed afterwards: a Linux socket (linux_peer.py) at one end of a
 TAP device, a program with its own TCP stack at the other (previously built from smoltcp/, netstack/, lwip/ or
 freebsd/). tcpdump runs on that device. For ns-3 both ends are simulated (ns3/). Needs iproute2 and tcpdump, and
-../recorder in PYTHONPATH.
+../recorder and ../random in PYTHONPATH.
 """
 
 import argparse
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from record import Place, capturing, compress, inside, ip, running
+import frames
+from record import Place, capturing, compress, inside, ip, namespace, running
 from stack_cases import CASES, CONNECTIONS, EXCHANGES, LINUX, NS3, Case
 
 HERE = Path(__file__).parent
@@ -30,10 +31,8 @@ HELD_NS = 4_000_000  # data that stayed in its sender's TCP that long was held
 QUIET_S = 0.3
 PROGRAMS_S = 120  # at most
 
-SYN, ETHERNET, IPV4 = 0x02, 14, b"\x08\x00"
 BEHIND_ACK, RETRANSMITTED, PROBE = "until_an_ack", "until_the_ack_of_a_retransmission", "until_a_loss_probe"
 
-Packet = tuple[int, int, int, int, int, int, int]  # ns, ports, seq, ack, flags, length of the payload
 Segment = tuple[int, int, int]  # when it left, its first byte and its end, counted from the connection's first byte
 Row = list[int | None]  # of writes.json
 
@@ -72,13 +71,13 @@ def record(case: Case, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "capture.pcap"
     logs = simulate(case, file) if case.sender is NS3 else exchange_on_device(case, file)
-    seen = packets(file.read_bytes())
+    seen = frames.segments_of(file)
     sent = directions(seen)
     counts: Counter[str] = Counter()
     for log in logs:
         counts += held(sent[log["port"]], log["writes"])
     compress(file)
-    served = [{"port": log["port"], "writes": rows(sent[log["port"]], log["writes"], seen[0][0])} for log in logs]
+    served = [{"port": log["port"], "writes": rows(sent[log["port"]], log["writes"], seen[0].at)} for log in logs]
     writes = {"server_port": PORT, "server": served, "client": []}
     (folder / "writes.json").write_text(json.dumps(writes, separators=(",", ":")) + "\n")
     (folder / "truth.json").write_text(json.dumps(truth(case, counts), indent=2) + "\n")
@@ -95,21 +94,17 @@ def simulate(case: Case, file: Path) -> list[dict[str, Any]]:
 
 def exchange_on_device(case: Case, file: Path) -> list[dict[str, Any]]:
     """Record the programs of both stacks on a TAP device; returns the server's log."""
-    name = f"stacks-{os.getpid()}"
-    ip("netns", "add", name)
-    try:
+    with namespace(f"stacks-{os.getpid()}") as name:
         ip("-n", name, "tuntap", "add", "dev", "tap0", "mode", "tap")
         ip("-n", name, "address", "add", LINUX_ADDRESS, "dev", "tap0")
         ip("-n", name, "link", "set", "tap0", "up")
         with capturing(Place(name, "tap0"), file):
             logs = run_programs(case, name)
             time.sleep(QUIET_S)
-    finally:
-        ip("netns", "del", name)
     return logs
 
 
-def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
+def run_programs(case: Case, name: str) -> list[dict[str, Any]]:
     """Run both programs; returns the server's log. The client makes one write per request."""
     commands = {}
     for role, stack, steps in (("server", case.sender, case.steps), ("client", case.receiver, case.client_steps)):
@@ -117,7 +112,7 @@ def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
         program = linux if stack is LINUX else [str(BUILT / f"{stack.name}-peer")]
         nagle = "nagle" if case.nagle or role == "client" else "nodelay"
         settings = (nagle, str(case.ack_delay_of(stack)), str(CONNECTIONS), str(EXCHANGES))
-        commands[role] = inside(namespace, *program, role, *settings, *steps)
+        commands[role] = inside(name, *program, role, *settings, *steps)
     with running(commands["server"], "ready") as server:
         time.sleep(QUIET_S)  # the device of a stack comes up
         subprocess.run(commands["client"], check=True, stdout=subprocess.DEVNULL, timeout=PROGRAMS_S)
@@ -126,35 +121,17 @@ def run_programs(case: Case, namespace: str) -> list[dict[str, Any]]:
     return logs
 
 
-def packets(capture: bytes) -> list[Packet]:
-    """The TCP packets of a pcap with nanoseconds, over Ethernet and IPv4; besides them it contains only ARP."""
-    found: list[Packet] = []
-    at = 24
-    while at < len(capture):
-        seconds, ns, captured, _ = struct.unpack_from("<IIII", capture, at)
-        ip_header = at + 16 + ETHERNET
-        at += 16 + captured
-        if capture[ip_header - 2 : ip_header] != IPV4:
-            continue
-        tcp = ip_header + (capture[ip_header] & 15) * 4
-        source, target, seq, ack, offset, flags = struct.unpack_from(">HHIIBB", capture, tcp)
-        (total,) = struct.unpack_from(">H", capture, ip_header + 2)
-        length = ip_header + total - tcp - (offset >> 4) * 4
-        found.append((seconds * 1_000_000_000 + ns, source, target, seq, ack, flags, length))
-    return found
-
-
-def directions(seen: list[Packet]) -> dict[int, Direction]:
+def directions(seen: Sequence[frames.Segment]) -> dict[int, Direction]:
     """Client port → what the server sent."""
     found: dict[int, Direction] = {}
-    for when, source, target, seq, ack, flags, length in seen:
-        if source == PORT and flags & SYN:
-            found[target] = Direction((seq + 1) % 2**32)
-        elif source == PORT and length:
-            first = (seq - found[target].first) % 2**32
-            found[target].sent.append((when, first, first + length))
-        elif target == PORT and source in found:
-            found[source].acks.append((when, (ack - found[source].first) % 2**32))
+    for one in seen:
+        if one.source == PORT and one.flags & frames.SYN:
+            found[one.target] = Direction((one.seq + 1) % 2**32)
+        elif one.source == PORT and one.size:
+            first = (one.seq - found[one.target].first) % 2**32
+            found[one.target].sent.append((one.at, first, first + one.size))
+        elif one.target == PORT and one.source in found:
+            found[one.source].acks.append((one.at, (one.ack - found[one.source].first) % 2**32))
     return found
 
 
