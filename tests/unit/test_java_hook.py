@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nagle_lab.guard.tracing import hooking, java_sources
+from nagle_lab.guard.tracing import hooking
 
 HEADER = hooking.HOOKS / "java.h"
 
@@ -71,18 +71,18 @@ def test_the_tables_are_those_of_the_jdk(tmp_path):
     ],
 )  # fmt: skip
 def test_the_source_of_a_class(tmp_path, loaded_from, sources):
-    java_sources.source_of.cache_clear()
+    hooking.source_of.cache_clear()
     source = tmp_path / sources / "org" / "example" / "Server.java"
     source.parent.mkdir(parents=True)
     source.touch()
-    assert java_sources.source_of(f"{tmp_path}/{loaded_from}//org/example/Server.java") == str(source)
+    assert hooking.source_of(f"{tmp_path}/{loaded_from}//org/example/Server.java") == str(source)
     missing = f"{tmp_path}/{loaded_from}//org/other/Server.java"
-    assert java_sources.source_of(missing) == missing.replace("//", "/")
+    assert hooking.source_of(missing) == missing.replace("//", "/")
 
 
 @pytest.mark.parametrize("file", ["/src/server.py", "com/library/Framing.java", "<stdin>", ""])
 def test_what_is_no_class_stays_as_it_is(file):
-    assert java_sources.source_of(file) == file
+    assert hooking.source_of(file) == file
 
 
 def test_the_options_of_java_that_are_set_stay():

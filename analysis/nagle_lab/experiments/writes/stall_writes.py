@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.result.writes import Group, HeldWrite, Place, Write, Wr
 from nagle_lab.experiments.writes.joining import NOT_ALL, NOT_SEEN, CallPair, Joined
 from nagle_lab.experiments.writes.nodelay_calls import nodelay_of, options_of
 from nagle_lab.guard.tracing.calls import Call, Trace
-from nagle_lab.guard.tracing.java_sources import source_of
+from nagle_lab.guard.tracing.hooking import source_of
 from nagle_lab.guard.tracing.native_frames import CallSite
 
 _AT_ONCE_US = 1000  # data that leaves so soon was not held

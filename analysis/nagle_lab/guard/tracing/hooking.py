@@ -1,4 +1,4 @@
-"""Environment variables that make interpreters, and native code, say where they write.
+"""Hooks, by which interpreters and native code say where they write, and the source files that Java's names.
 
 The command is not changed: an environment variable makes each interpreter load a file of ours.
 """
@@ -16,6 +16,9 @@ HOOKS = Path(__file__).parent / "hooks"
 _SPLIT_AT = re.compile(r"[\s:]")  # not allowed in a path by LD_PRELOAD, RUBYOPT, PERL5OPT, PYTHONPATH
 _WITHOUT_ANY = ("/tmp", "/var/tmp")
 _MADE: list[tuple[Path, int]] = []  # folders of copies, and the process that made each
+# Up from a folder of classes, then down to the sources: the layouts of javac -d, Maven and Gradle.
+_UP = 4
+_DOWN = ("", "src", "src/main/java", "src/test/java", "src/main/kotlin", "src/test/kotlin", "src/main/scala")
 
 
 def loadable() -> Path:
@@ -75,3 +78,22 @@ def agent_in(hooks: Path) -> Path | None:
 
 def _joined(by: str, *parts: str | None) -> str:
     return by.join(filter(None, parts))
+
+
+@cache
+def source_of(file: str) -> str:
+    """The source of a class as the hook names it: "/app/target/classes//org/example/Server.java" is the folder or jar
+    that the class was loaded from, its package, and its source's name.
+
+    If there is no such file near that folder or below the working directory, the result is that path with one slash.
+    A text that names no class stays as it is.
+    """
+    loaded_from, is_class, source = file.partition("//")
+    if not is_class:
+        return file
+    folders = [Path(loaded_from), *Path(loaded_from).parents][: _UP + 1]
+    for folder in [*folders, Path.cwd()]:
+        for down in _DOWN:
+            if (found := folder / down / source).is_file():
+                return str(found)
+    return f"{loaded_from}/{source}"
