@@ -140,7 +140,7 @@ def _carry_out(soak: Soak, runs: Path, lock: Path) -> None:
             if not mine:
                 continue
             kept_busy = pressure(load.pressure, lock, progress.begin(f"load: {load.name}")) if load.pressure else None
-            with kept_busy or nullcontext(_nothing) as require_load:
+            with kept_busy or nullcontext(lambda: None) as require_load:
                 progress.begin(f"load: {load.name}")("running")
                 for trial, entry in _made(mine, load.at_once, runs):
                     require_load()
@@ -152,10 +152,6 @@ def _carry_out(soak: Soak, runs: Path, lock: Path) -> None:
                     if not any(each.verdict for each in soak.entries[-_ENOUGH:]) and len(soak.entries) >= _ENOUGH:
                         raise NagleLabError(f"{_ENOUGH} runs in a row came to no verdict: {entry.reason}")
                     progress.begin(f"load: {load.name}")("running")
-
-
-def _nothing() -> None:
-    """There is no load that could have ended."""
 
 
 def _made(trials: Sequence[Trial], at_once: int, runs: Path) -> Iterator[tuple[Trial, Entry]]:

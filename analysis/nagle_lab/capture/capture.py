@@ -238,7 +238,7 @@ class Capture(CaptureSoFar):
 class _File:
     """One file of a capture, from its stored bytes to its records."""
 
-    def __init__(self, stored: Stored, facts: Facts, window_bytes: int, begin: Position | None = None) -> None:
+    def __init__(self, stored: Stored, facts: Facts, window_bytes: int, begin: Position | None) -> None:
         self.name = stored.name
         self._stored, self.facts = stored, facts
         self._packets_before = begin.packets if begin else facts.packets

@@ -143,17 +143,13 @@ def _unzstd(pieces: _Input) -> Iterator[bytes]:
     """Decompress zstd (RFC 8878): frames one after the other, block by block, so a step makes 128 KiB at most."""
     while magic := pieces.peek(4):
         if magic[1:] == _ZSTD_SKIPPABLE and magic[0] >> 4 == 5:
-            _skip(pieces)
+            left = int.from_bytes(pieces.take(8)[4:], "little")
+            while left:
+                left -= len(pieces.take(min(left, CHUNK)))
         elif magic == ZSTD_MAGIC:
             yield from _zstd_frame(pieces)
         else:
             raise DamagedStreamError(ENDS_EARLY if len(magic) < 4 else "is followed by something else")
-
-
-def _skip(pieces: _Input) -> None:
-    left = int.from_bytes(pieces.take(8)[4:], "little")
-    while left:
-        left -= len(pieces.take(min(left, CHUNK)))
 
 
 def _zstd_frame(pieces: _Input) -> Iterator[bytes]:

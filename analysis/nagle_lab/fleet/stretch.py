@@ -43,8 +43,8 @@ class Stretch:
     key: str
     before: str
     files: tuple[File, ...]
-    begin: int = 0  # of a part: it begins at this byte or a little later
-    until: int | None = None  # where it ends; None: the end of the last file
+    begin: int  # of a part: it begins at this byte or a little later
+    until: int | None  # where it ends; None: the end of the last file
 
     @property
     def size(self) -> int:
@@ -62,7 +62,7 @@ class FileRead(msgspec.Struct, frozen=True):
     first_frame: int  # its first frame, numbered in the series
     packets: int
     problem: str | None
-    goes_on: bool = False  # another part of the same file follows
+    goes_on: bool  # another part of the same file follows
 
 
 class StretchDone(msgspec.Struct, frozen=True):

@@ -44,14 +44,14 @@ class Job(msgspec.Struct, frozen=True):
     uid: int
     gid: int
     groups: list[int]
-    limit_s: float | None = None
+    limit_s: float | None
+    without_nodelay: bool  # whether the command runs without the option
+    output: str  # a file for what the command prints; empty: it prints where we do
+    parts: bool  # whether the capture is cut into parts on request (see cuts.CutClient)
+    programs: str  # a folder for copies of programs whose files are gone at the end; empty: no copies
+    under_strace: bool  # whether the command is strace with one: what that leaves running ends with it
     namespace: NamespaceState = NamespaceState.TO_MAKE
     way: str = ""  # how the namespace was made, in the screen's words
-    without_nodelay: bool = False  # whether the command runs without the option
-    output: str = ""  # a file for what the command prints
-    parts: bool = False  # whether the capture is cut into parts on request (see cuts.CutClient)
-    programs: str = ""  # a folder for copies of programs whose files are gone at the end; empty: no copies
-    under_strace: bool = False  # whether the command is strace with one: what that leaves running ends with it
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ class _Frame:
     binary: str
     symbol: str
     address: int  # in the file
-    offset: int = 0  # behind the symbol
-    copy: str = ""  # of the binary, if that is gone
+    offset: int  # behind the symbol
+    copy: str  # of the binary, if that is gone; empty: it is there
 
     @property
     def file(self) -> str:

@@ -72,7 +72,7 @@ class Lines:
     cut : after the last line, whether the file continues beyond what was read
     """
 
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path, most_bytes: int) -> None:
         self.cut = False
         self._path, self._left = path, most_bytes
 

@@ -8,6 +8,7 @@ from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, ptrace_scope
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
+_FEW = 2  # processes, which are named; of more only the number is
 AS_ROOT = ": run this as root" if os.geteuid() else ""
 
 
@@ -31,17 +32,11 @@ def missing(
     """
     things = []
     if processes and (nameless or not has_capability(CAP_SYS_PTRACE)):
-        things.append(f"the sockets of {_processes(processes)} ({needs(CAP_SYS_PTRACE)})")
+        many = f"{len(processes):,} processes"
+        which = f"process {' and '.join(map(str, processes))}" if len(processes) <= _FEW else many
+        things.append(f"the sockets of {which} ({needs(CAP_SYS_PTRACE)})")
     if options:
         things.append(f"TCP_NODELAY of {options:,} {plural('socket', options)} ({needs(CAP_SYS_PTRACE, error)})")
     if namespaces:
         things.append(f"{namespaces:,} {plural('other network namespace', namespaces)} ({needs(CAP_SYS_ADMIN)})")
     return things
-
-
-def _processes(pids: Sequence[int]) -> str:
-    """How many processes; if they are few, which."""
-    return f"process {' and '.join(map(str, pids))}" if len(pids) <= _FEW else f"{len(pids):,} processes"
-
-
-_FEW = 2

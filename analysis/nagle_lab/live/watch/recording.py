@@ -107,7 +107,7 @@ class Recording:
         while not select.select([self.fd], [], [], 0.05)[0]:
             if (status := self._child.poll()) is not None:
                 problem = self._problem() or f"the recorder ended with {status}"
-                todo = f": {_AS_ROOT}" if NEEDS in problem else ""
+                todo = ": run this with sudo, or as root" if NEEDS in problem else ""
                 raise NagleLabError(f"{self._target} cannot be recorded: {problem.strip()}{todo}")
 
     def _problem(self) -> str:
@@ -140,9 +140,6 @@ class Recording:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
-
-
-_AS_ROOT = "run this with sudo, or as root"
 
 
 def _first_process(container: str) -> int:

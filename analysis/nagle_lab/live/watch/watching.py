@@ -19,7 +19,7 @@ from nagle_lab.host.libc import LIBC
 from nagle_lab.host.signals import ENDING, handling
 from nagle_lab.live.watch.live_findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
-from nagle_lab.live.watch.periods import LONGEST_S, Periods, PeriodSums
+from nagle_lab.live.watch.periods import Periods, PeriodSums
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.recording import Recording
 from nagle_lab.live.watch.ring import PacketRing
@@ -64,9 +64,8 @@ class Watcher:
     """
 
     def __init__(
-        self, source: "Recording | int", name: str, spectator: Spectator, names: ProgramNames, *,
-        window_s: float, seconds: float | None = None, only: Wanted | None = None, period_s: float = LONGEST_S,
-        metrics: Metrics | None = None,
+        self, source: Recording | int, name: str, spectator: Spectator, names: ProgramNames, *,
+        window_s: float, seconds: float | None, only: Wanted | None, period_s: float, metrics: Metrics | None,
     ) -> None:  # fmt: skip
         self._recording = source if isinstance(source, Recording) else None
         self._fd = source.fd if isinstance(source, Recording) else source
