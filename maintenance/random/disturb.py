@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from frames import ETHERNET, SECOND, Frame, segment, stamped
+from frames import ETHERNET, SECOND, Frame, segment
 
 US, MS = 1_000, 1_000_000
 PORTS = (7000, 8000)  # of the servers
@@ -24,7 +24,7 @@ def late(frames: Frames, r: random.Random) -> Frames:
 
 def coarse(ns: int) -> Disturbance:
     """Time stamps of a coarse clock."""
-    return lambda frames, _: [stamped(frame, frame.at // ns * ns) for frame in frames]
+    return lambda frames, _: [replace(frame, at=frame.at // ns * ns) for frame in frames]
 
 
 def lossy(share: float) -> Disturbance:
@@ -34,7 +34,7 @@ def lossy(share: float) -> Disturbance:
 
 def twice(frames: Frames, r: random.Random) -> Frames:
     """Every frame twice, the second time a little later, as in a capture on all interfaces of a bridge."""
-    copies = [stamped(frame, frame.at + r.randint(1, 15) * US) for frame in frames]
+    copies = [replace(frame, at=frame.at + r.randint(1, 15) * US) for frame in frames]
     return sorted(frames + copies, key=lambda frame: frame.at)
 
 
@@ -44,7 +44,7 @@ def swapped(frames: Frames, r: random.Random) -> Frames:
     for i in range(len(out) - 1):
         if r.random() < 0.01 and out[i + 1].at - out[i].at < SECOND:
             a, b = out[i], out[i + 1]
-            out[i], out[i + 1] = stamped(b, a.at), stamped(a, b.at)
+            out[i], out[i + 1] = replace(b, at=a.at), replace(a, at=b.at)
     return out
 
 

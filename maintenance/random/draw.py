@@ -370,10 +370,8 @@ def _sleep(r: random.Random, ms: float, random_: bool) -> Steps:
 
 def _stream(b: random.Random, r: random.Random, budget: float) -> tuple[list[Steps], list[Steps]]:
     """One end sends messages unasked; the other reads, and sends something now and then."""
-    message, (gap, is_random) = (
-        _message(b, [70, 20, 5, 3, 2]),
-        b.choice([(0.2, 1), (1, 0), (5, 1), (20, 1), (50, 0), (80, 1)]),
-    )
+    message = _message(b, [70, 20, 5, 3, 2])
+    gap, is_random = b.choice([(0.2, 1), (1, 0), (5, 1), (20, 1), (50, 0), (80, 1)])
     every = b.choice([0, 0, 1, 5])
     count = max(5, min(150, round(budget / (gap + (len(message.sizes) - 1) * message.takes_ms))))
     sender: Steps = []
@@ -395,10 +393,8 @@ def _duplex(b: random.Random, r: random.Random, budget: float) -> tuple[list[Ste
     scripts: list[Steps] = []
     totals: list[int] = []
     for _ in range(2):
-        message, (gap, is_random) = (
-            _message(b, [80, 15, 5, 0, 0]),
-            b.choice([(3, 1), (15, 1), (30, 0), (47, 0), (70, 1)]),
-        )
+        message = _message(b, [80, 15, 5, 0, 0])
+        gap, is_random = b.choice([(3, 1), (15, 1), (30, 0), (47, 0), (70, 1)])
         count = max(5, min(100, round(budget / (gap + (len(message.sizes) - 1) * message.takes_ms))))
         script: Steps = []
         total = 0

@@ -2,7 +2,7 @@
 
 import gzip
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 SYN, FIN, ACK = 0x02, 0x01, 0x10
@@ -53,11 +53,6 @@ def write(path: Path, link: int, frames: list[Frame]) -> None:
     for frame in frames:
         parts += [struct.pack("<IIII", *divmod(frame.at, SECOND), len(frame.data), frame.length), frame.data]
     path.write_bytes(gzip.compress(b"".join(parts), mtime=0))
-
-
-def stamped(frame: Frame, at: int) -> Frame:
-    """The same frame at another time."""
-    return replace(frame, at=at)
 
 
 def segment(link: int, frame: Frame) -> Segment | None:

@@ -5,7 +5,6 @@ that get a comment are rewritten. A pcap file becomes a section of its own, in t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from struct import pack, unpack_from
 from typing import BinaryIO
@@ -34,18 +33,11 @@ SECTION_HEADER = 24  # bytes before its options
 Bytes = bytes | bytearray
 
 
-@dataclass(frozen=True)
-class Copied:
-    """What was copied: the number of frames as Wireshark counts them, and the SHA-256 of the stored bytes."""
-
-    packets: int
-    sha256: str
-
-
 def copy_commented(
     paths: Sequence[str | Path], to: BinaryIO, about: str, comments: Iterable[tuple[int, str]]
-) -> Copied:
-    """Write the packets of a capture file, or of rotated ones as one, to ``to``.
+) -> tuple[int, str]:
+    """Write the packets of a capture file, or of rotated ones as one, to ``to``; returns the number of frames as
+    Wireshark counts them, and the SHA-256 of the stored bytes.
 
     ``about`` is the comment on the first section. ``comments`` are (frame, text) in order of frames, any number per
     frame; a comment on a frame that can have none (no time of capture) goes to the next frame that can. Memory is
@@ -59,7 +51,7 @@ def copy_commented(
     with open_capture(paths) as capture:
         for _ in capture.read(_Copy(to, about, comments)):
             pass
-    return Copied(capture.packets, capture.sha256)
+    return capture.packets, capture.sha256
 
 
 class _Copy:

@@ -28,7 +28,7 @@ def annotate(paths: Sequence[Path], result: Result, out: Path, *, force: bool = 
         raise NagleLabError(f"{paths[0]}: there is no packet in it to annotate: {result.reason}")
     with writing_whole(out) as file, naming(out):
         copied = copy_commented(paths, file, verdict_comment(result), comments(result))
-        if (copied.packets, copied.sha256) != (result.source.packets, result.source.sha256):
+        if copied != (result.source.packets, result.source.sha256):
             raise NagleLabError(f"{paths[0]}: changed while it was being annotated: copy it, then annotate the copy")
         _require_free(out, paths, force)
 

@@ -162,13 +162,15 @@ def _connections(rows: Rows) -> dict[str, Any]:
         **_server(rows),
         "client_kernel": kernels[at, client],
         "server_kernel": kernels[at, 1 - client],
-        **{f"{name}_bytes": rows[name].sum(1) for name in ("wire", "payload")},
         "packets": rows["packets"].sum(1),
+        "wire_bytes": rows["wire"].sum(1),
+        "payload_bytes": rows["payload"].sum(1),
         "handshake": rows["syns"].astype(bool),
         "handshake_us": _null(np.round(rows["handshake"] / 1e3, 1), (rows["syns"] == 0) | (rows["handshake"] < 0)),
         "exchanges": rows["exchanges"],
         "stalled_exchanges": rows["stalled_exchanges"],
-        **{name: rows[name] for name in ("stalls", "unresolved")},
+        "stalls": rows["stalls"],
+        "unresolved": rows["unresolved"],
         "lost_ms": ms_of(rows["held"]),
         "round_trip_holds_ms": ms_of(rows["round_trips"]),
         "client_delayed_acks": rows["delayed_acks"][at, client],
@@ -219,7 +221,9 @@ def _files(reads: Sequence[FileRead]) -> dict[str, Any]:
     return {
         "file": [read.path for read in reads],
         "bytes": [read.size for read in reads],
-        **{name: [getattr(read, name) for read in reads] for name in ("packets", "first_frame", "problem")},
+        "packets": [read.packets for read in reads],
+        "first_frame": [read.first_frame for read in reads],
+        "problem": [read.problem for read in reads],
     }
 
 

@@ -74,8 +74,10 @@ class ListedSocket(msgspec.Struct, frozen=True):
     def is_window_full(self) -> bool:
         """Whether the congestion window or the other end's window has no room for waiting or newly written data."""
         info = self.info
-        if info is None or info.in_flight >= info.cwnd:
-            return info is not None
+        if info is None:
+            return False
+        if info.in_flight >= info.cwnd:
+            return True
         return info.window is not None and self.unacknowledged + info.unsent > info.window
 
     @property

@@ -65,9 +65,10 @@ class Target:
     ports: list[int] = field(default_factory=list)  # the only ones recorded; empty: all
 
     def __str__(self) -> str:
-        named = {"process": self.pid, "container": self.container, "service": self.service}
-        what = next((f"{kind} {name}" for kind, name in named.items() if name), "")
-        return what or (f"interface {self.interface}" if self.interface else "all interfaces")
+        named = {
+            "process": self.pid, "container": self.container, "service": self.service, "interface": self.interface
+        }  # fmt: skip
+        return next((f"{kind} {name}" for kind, name in named.items() if name), "all interfaces")
 
 
 class Request(msgspec.Struct, frozen=True):

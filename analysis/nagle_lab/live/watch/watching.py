@@ -81,12 +81,8 @@ class Watcher:
         self._dropped: deque[tuple[float, int]] = deque()
         self._analysis: Analysis | None = None
         self._periods = Periods(period_s)
+        self.sums = self._periods.sums
         self.ring = PacketRing(window_s)
-
-    @property
-    def sums(self) -> PeriodSums:
-        """The sums of the ended periods."""
-        return self._periods.sums
 
     @property
     def dropped(self) -> int:
