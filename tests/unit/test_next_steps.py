@@ -444,6 +444,18 @@ def test_the_language_of_the_command_is_not_taken_for_that_of_another_writer(dia
     assert says in title
 
 
+def test_each_language_that_held_is_named_once(diagnose):
+    groups = [SimpleNamespace(held=replace(WRITE, command=name)) for name in ("python3", "ruby", "python3.11")]
+    held = SimpleNamespace(groups=groups, options=[])
+    run = SimpleNamespace(result=diagnose(talk(server_held).segments), writes=held)
+    titles = [title for title, _ in to_paste(run, ["./serve-and-ask"], None)]
+    assert ["in Python, which wrote" in titles[0], "in Ruby, which wrote" in titles[1], len(titles)] == [
+        True,
+        True,
+        2,
+    ]
+
+
 @pytest.mark.parametrize(
     ("asks_from", "may_have_waited"),
     [("10.0.0.5", True), ("10.1.0.5", True), ("127.0.0.1", True), ("10.0.0.1", False)],

@@ -20,6 +20,7 @@ from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
 from nagle_lab.reports.words.reported import ReportedCapture
+from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
 SCHEMA: Literal["nagle-lab-guard/1"] = "nagle-lab-guard/1"
 _SHELLS = {"sh", "bash", "dash", "ksh", "zsh"}
@@ -134,8 +135,8 @@ def to_paste(
     if command and cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
     if command and run.writes and run.writes.groups:
-        known = language(run.writes.groups[0].held)
-        return [setting_of(*known)] if known else commands(run.result, software, running=False)
+        known = _languages(run.writes)
+        return [setting_of(*each) for each in known] or commands(run.result, software, running=False)
     if command and not software and (named := language_of_command(command)):
         return commands(
             run.result, named[0], running=False, known_by=f"the language of {named[1]}, if that holds the data"
@@ -166,6 +167,15 @@ def _words(command: Sequence[str]) -> Iterator[str]:
                 yield from shlex.split(word, comments=True)
         else:
             yield word
+
+
+def _languages(writes: Writes) -> list[tuple[NodelaySetting, str]]:
+    """The language of each program that held, the most frequent pair of writes first; each language once."""
+    of_groups = (language(group.held) for group in writes.groups[:MOST_GROUPS])
+    by_name: dict[str, tuple[NodelaySetting, str]] = {}
+    for setting, known_by in filter(None, of_groups):
+        by_name.setdefault(setting.software, (setting, known_by))
+    return list(by_name.values())
 
 
 def language(held: Write) -> tuple[NodelaySetting, str] | None:
