@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why),
     pytest.mark.skipif(not shutil.which("javac"), reason="there is no JDK"),
 ]
+QUICK = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")  # half the time for a tool of the JDK, which ends soon
 SERVER = """
 package org.example;
 
@@ -136,9 +137,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "library").mkdir()
     own, theirs = program(sources, "Server.java", SERVER), program(folder / "library", "Framing.java", LIBRARY)
     for command in (
-        ["javac", "--release", "11", "-d", folder / "library", theirs],
+        ["javac", *QUICK, "--release", "11", "-d", folder / "library", theirs],
         ["jar", "cf", folder / "library.jar", "-C", folder / "library", "com"],
-        ["javac", "--release", "11", "-cp", folder / "library.jar", "-d", classes, own],
+        ["javac", *QUICK, "--release", "11", "-cp", folder / "library.jar", "-d", classes, own],
         ["jar", "cfe", folder / "app one.jar", "org.example.Server", "-C", classes, "."],
         ["jar", "uf", folder / "app one.jar", "-C", folder / "library", "com"],
     ):
@@ -186,8 +187,8 @@ def test_the_two_lines(tmp_path, project, how, method, header, body, calls):
 
 def test_the_writes_of_the_program_before_tls_encrypts_them(tmp_path, project):
     keys = tmp_path / "keys"
-    made = ["keytool", "-genkeypair", "-alias", "a", "-keyalg", "EC", "-dname", "CN=a", "-storepass", "secret"]
-    subprocess.run([*made, "-keystore", keys], check=True, capture_output=True)
+    key = ["-alias", "a", "-keyalg", "EC", "-dname", "CN=a", "-storepass", "secret", "-keystore", keys]
+    subprocess.run(["keytool", *QUICK, "-genkeypair", *key], check=True, capture_output=True)
     stores = [f"-Djavax.net.ssl.{what}Store={keys}" for what in ("key", "trust")]
     secrets = [f"-Djavax.net.ssl.{what}StorePassword=secret" for what in ("key", "trust")]
     writes = writes_of(tmp_path, command(project, "tls", *stores, *secrets))
@@ -232,12 +233,12 @@ def test_the_option_that_was_set_and_then_lost(tmp_path, project):
 
 def test_options_that_the_program_has_are_kept_and_its_output_is_its_own(tmp_path, project):
     path = program(tmp_path, "Said.java", 'class Said { static { System.err.println(System.getProperty("mine")); } }')
-    subprocess.run(["javac", "-d", tmp_path, path], check=True)
+    subprocess.run(["javac", *QUICK, "-d", tmp_path, path], check=True)
     text = 'class Main { public static void main(String[] a) throws Exception { Class.forName("Said"); ' \
            "org.example.Server.main(a); } }"  # fmt: skip
     main = program(tmp_path, "Main.java", text)
     classes = f"{tmp_path}:{project}/target/classes:{project}/library.jar"
-    subprocess.run(["javac", "-cp", classes, "-d", tmp_path, main], check=True)
+    subprocess.run(["javac", *QUICK, "-cp", classes, "-d", tmp_path, main], check=True)
     output = tmp_path / "output.txt"
     run = traced(
         tmp_path, ["java", "-cp", classes, "Main", "streams"], environment={"JAVA_TOOL_OPTIONS": "-Dmine='a b'"},
