@@ -11,6 +11,7 @@ import pytest
 from support.guarded import guard
 from support.repository import REPOSITORY
 
+pytestmark = pytest.mark.long
 DOCS = REPOSITORY / "docs"
 _FILE = re.compile(
     r"`([\w/]+\.[\w.]+)`[^\n]*:\n\n```(?:python|js|go|rust|java)\n(.*?)^```$", re.DOTALL | re.MULTILINE

@@ -21,6 +21,8 @@ from support.rights import must_look_elsewhere
 from support.schemas import check
 from support.waiting import within
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def as_root(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from nagle_lab.guard.tracing import strace_command
 from support import traced
 from support.traced import program, writes_of
 
-pytestmark = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
+pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why), pytest.mark.long]
 
 # A server and its client are two processes, so that what one sets is not the other's.
 PROGRAM = """

@@ -16,7 +16,7 @@ from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.guard.tracing import strace_command
 from support.traced import traced
 
-pytestmark = pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why)
+pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why), pytest.mark.long]
 
 # Asks whatever listens; what listens is put in by each test, or is a program that is given the listening socket.
 CLIENT = """

@@ -23,8 +23,7 @@ from support.namespaces import FIN_WAIT_2, OWN_NETWORK, is_recorded, sent, socke
 from support.schemas import check
 from support.waiting import within
 
-pytestmark = pytest.mark.usefixtures("may_record")
-
+pytestmark = [pytest.mark.usefixtures("may_record"), pytest.mark.long]
 COMMAND = [sys.executable, "-m", "nagle_lab", "watch"]
 PORT = 18082
 # A server that is asked, by another process, until it is ended; "nodelay" never stalls, and is asked without a pause;

@@ -6,6 +6,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from support.mixtures import Mixture, can_be_mixed, mixtures
 from support.truth import Judgement, Labelled, families, lookalikes
 
+pytestmark = pytest.mark.long
 EACH = 2
 
 

@@ -18,6 +18,8 @@ from support.browser import Page
 from support.repository import REFERENCE
 from support.run_folders import shown_at
 
+pytestmark = pytest.mark.long
+
 STALLED = REFERENCE / "nginx-static-nodelay-off"
 WIDE, PHONE = (1200, 800), (390, 800)
 TEXTS = "[...document.querySelectorAll('svg text')].filter((t) => t.getClientRects().length && t.textContent)"

@@ -29,6 +29,7 @@ from support.engines import followed, found_in
 from support.stories import of_every_kind
 from support.synthetic import merge, pcap_bytes
 
+pytestmark = pytest.mark.long
 NUMBERS = st.lists(st.integers(-(1 << 40), 1 << 40), max_size=50)
 FEW = st.lists(st.integers(0, 5), max_size=50)
 
