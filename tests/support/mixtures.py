@@ -6,6 +6,7 @@ connections. The truth of both captures is known, and therefore that of the mixt
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from nagle_lab.diagnosis.result.result import Result
@@ -17,6 +18,8 @@ IPV4, TCP = b"\x08\x00", 6
 BEGINS_LATER = 1_700 * US  # how much later the second capture begins, if they run side by side
 OTHER_CLIENTS = bytes((10, 99, 0))  # the first three bytes of their addresses
 PORTS_APART = 9_777
+
+_frames = cache(read)  # each capture is in several mixtures
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Mixture:
 
     def write(self, path: Path) -> None:
         """Write one capture of both: the second capture gets the first one's server, and perhaps its client."""
-        first, second = read(self.one.path), read(self.other.path)
+        first, second = _frames(self.one.path), _frames(self.other.path)
         server, client = _ends(first[0])
         begins = first[0].ts_ns + BEGINS_LATER if self.are_side_by_side else first[-1].ts_ns + SECOND
         later = begins - second[0].ts_ns
@@ -67,7 +70,7 @@ def can_be_mixed(captures: Sequence[Labelled]) -> list[Labelled]:
         capture
         for capture in captures
         if capture.family != "copies" and capture.position != "both" and is_ethernet(capture.path)
-        if all(map(_is_of_the_server, read(capture.path)))
+        if all(map(_is_of_the_server, _frames(capture.path)))
     ]
 
 
