@@ -474,8 +474,10 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
 {
     const half *x = &f->halves[side];
     int echo = UNKNOWN;
-    if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before)
-        echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && s->tsecr == ack->tsval_before ? BEFORE : UNKNOWN;
+    if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before) {
+        int is_older = is_after((uint32_t)ack->tsval, s->tsecr);
+        echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && is_older ? BEFORE : UNKNOWN;
+    }
     int64_t acked_at = arrival_of(&f->halves[1 - side], ack->number, ack->ts);
     int64_t since_host_busy = most(s->ts - busy_since(m, acked_at, s->src), 0);
     int64_t since_full = -1, sent_at = arrival_of(x, trigger->number, trigger->ts);

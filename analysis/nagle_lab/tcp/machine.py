@@ -37,6 +37,7 @@ from nagle_lab.tcp.learned import (
     clock_of,
     forget_syn_proxy,
     full_size_of,
+    is_after,
     is_copy,
     is_half_of_window,
     is_small,
@@ -447,8 +448,10 @@ class Machine:
                 sent = min(x.data.ts, ack.ts)
         echo = ECHO_UNKNOWN
         if s.timestamps and ack.tsval_before >= 0 and ack.tsval != ack.tsval_before:
-            before = ECHO_BEFORE if ack.is_echoed else ECHO_UNKNOWN
-            echo = {ack.tsval: ECHO_AFTER, ack.tsval_before: before}.get(s.tsecr, ECHO_UNKNOWN)
+            if s.tsecr == ack.tsval:
+                echo = ECHO_AFTER
+            elif ack.is_echoed and is_after(ack.tsval, s.tsecr):
+                echo = ECHO_BEFORE  # of several segments acknowledged together, the first is echoed
         # Packets may be out of order, or the clock set back.
         since_host_busy = max(s.ts - self._busy_since(acked, s.src), 0)
         x.connection.needs_programs = True

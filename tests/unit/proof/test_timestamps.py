@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, server_held, talk
-from support.synthetic import MS, US, Conversation
+from support.synthetic import MS, US, Conversation, Segment
 
 SLOW = 27_000  # ns a byte: 0.3 Mbit/s
 
@@ -110,3 +110,25 @@ def test_timestamps_of_coarse_units_say_nothing_of_the_path(diagnose, unit_ms):
     ]
     result = diagnose(segments)
     assert (result.verdict, result.summary.stalls) == ("STALL", 39)
+
+
+@pytest.mark.parametrize(("is_second_echoed", "verdict"), [(False, "CLEAN"), (True, "CLEAN")])
+def test_what_echoes_anything_older_than_the_ack_had_left_before(diagnose, is_second_echoed, verdict):
+    """A request in two segments: the reply acknowledges both, and echoes the first one until the next ACK arrives.
+
+    RFC 7323 §4.3. The capture began late, and shows nothing else about how far away the server is.
+    """
+    c = Conversation(rtt_ns=MS)
+
+    def replies(length: int, at_ns: int, echo: Segment) -> Segment:
+        stamps = (at_ns - c.t0_ns) // MS + 1, echo.timestamps[0]
+        return c.server_sends(length, at_ns=at_ns, timestamps=stamps)
+
+    for number in range(30):
+        both = c.client_sends(REQUEST, after_ns=2 * MS), c.client_sends(20, after_ns=5 * MS)
+        echo = both[is_second_echoed]
+        replies(HEADER, both[1].ts_ns + c.one_way_ns + 300 * US, echo)
+        ack = c.client_acks(after_ns=LATE + number % 5 * MS)
+        replies(BODY, ack.ts_ns + 60 * US + number % 3 * US, echo)  # before the ACK arrives
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.seen_at("client")).verdict == verdict
