@@ -814,3 +814,36 @@ def test_far_away_the_one_reply_whose_ack_was_early_shows_that_a_few_are_paused(
         c.client_acks(after_ns=10 * US)
 
     assert diagnose(talk(ask, replies, first=ask, rtt_ns=30 * MS).seen_at("client")).verdict == verdict
+
+
+@pytest.mark.parametrize(("acks", "verdict"), [(0, "STALL"), (3, "INCONCLUSIVE"), (30, "INCONCLUSIVE")])
+def test_what_comes_sooner_than_any_ack_of_that_end_had_left_before(diagnose, acks, verdict):
+    """One tick fires the client's ACK timer and wakes a relay on the same kernel: its data takes half a round trip.
+
+    The capture began late. Without ACKs in time that end may be as near as its data says.
+    """
+    c = Conversation(rtt_ns=MS, timestamps=False)
+    for number in range(30):
+        c.client_sends(REQUEST, after_ns=2 * MS)
+        if number < acks:
+            c.server_acks(after_ns=20 * US)
+        c.server_sends(HEADER, after_ns=300 * US)
+        ack = c.client_acks(after_ns=LATE + number % 5 * MS)
+        c.server_sends(BODY, at_ns=ack.ts_ns + 60 * US + number % 3 * US)
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.seen_at("client")).verdict == verdict
+
+
+def test_one_segment_that_crossed_its_ack_makes_no_shorter_path(diagnose):
+    """The capture began late: that end's ACKs show how far away it is, and one release that comes sooner does not."""
+    c = Conversation(rtt_ns=MS, timestamps=False)
+    for number in range(30):
+        c.client_sends(REQUEST, after_ns=2 * MS)
+        c.server_acks(after_ns=20 * US)
+        c.server_sends(HEADER, after_ns=300 * US)
+        ack = c.client_acks(after_ns=LATE + number % 5 * MS)
+        arrives = ack.ts_ns + c.one_way_ns
+        c.server_sends(BODY, at_ns=ack.ts_ns - 20 * US if number == 0 else arrives + RELEASE)
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 29)

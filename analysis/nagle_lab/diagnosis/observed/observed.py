@@ -152,6 +152,8 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int:
         return longer
     if _releases_are_as_slow_as_syn_answers(own, c):
         return min(own.handshake)
+    if round_trip := _round_trip_by_acks(own):
+        return round_trip
     by_itself = fastest(own.handshake, own.after_handshake)
     releases = [int(release) for release in c.ack_to_release[:MOST_LOOKED_AT]]
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
@@ -177,6 +179,20 @@ def _releases_are_as_slow_as_syn_answers(own: Reactions, c: Candidates) -> bool:
     shortest, longest = round_trip_bounds(min(own.handshake))
     soonest, latest = (percentile(c.ack_to_release, share) for share in (10, 90))
     return shortest <= soonest and latest <= longest and latest - soonest < SLACK
+
+
+def _round_trip_by_acks(own: Reactions) -> int | None:
+    """The round trip to an end a millisecond or more away, ns, by its ACKs, if no handshake is captured; else None.
+
+    The soonest of its ACKs are alike, and no data comes sooner. Both show that no timer delayed all of its ACKs: they
+    come sooner than any timer fires, or its soonest data comes as late as they do.
+    """
+    if own.handshake or len(own.ack) < COMPARABLE or own.ack[0] < NEAR:
+        return None
+    least, most = round_trip_bounds(own.ack[0])
+    soonest = percentile(own.data, 5) if own.data else most
+    is_known = own.ack[0] < DELAYED or (len(own.data) >= COMPARABLE and soonest <= most)
+    return own.ack[0] if is_known and own.ack[COMPARABLE - 1] <= most and soonest >= least else None
 
 
 def _after_path_became_longer(own: Reactions) -> int | None:

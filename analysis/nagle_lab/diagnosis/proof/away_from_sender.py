@@ -67,6 +67,7 @@ AS_A_RELAY = 500 * US  # relays took 150 to 500 µs to pass on what they had wai
 # its answers come later still; SURELY_WOKEN, the same if they do not; APART, the least distance between the slowest
 # tenth of those ACKs and the soonest tenth of the data.
 NEARBY, WOKEN, SURELY_WOKEN, APART = 2 * MS, 90 * US, 180 * US, 25 * US
+SURELY_SOONER = 0.8  # times its soonest ACK in time: a program that reads may delay that by a little
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # pairs of sizes, the most usual ones
 VARIES = 3  # times the middle half: hardly anything is farther than half of that from the median
@@ -402,8 +403,11 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
 
     False if they vary by more than they are sooner, and follow the ACK: then the path varies.
     """
-    fastest, reactions = observed.sender_fastest, observed.program.reactions
-    releases = prompt.ack_to_release
+    fastest: float = observed.sender_fastest
+    reactions, releases = observed.program.reactions, prompt.ack_to_release
+    quick = reactions.by_kernel_before(fastest + DELAYED)
+    if not reactions.handshake and len(quick) > 1:  # otherwise the fastest may be one of these releases
+        fastest = SURELY_SOONER * min(quick)
     soonest = min(reactions.by_kernel, default=fastest)
     if soonest - percentile(releases, 50) < middle_half(releases) and follows_ack(prompt):
         return False
