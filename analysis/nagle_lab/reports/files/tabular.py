@@ -46,6 +46,7 @@ CONNECTION_COLUMNS: Sequence[Column] = (
     ("first_frame", int, lambda c: c.first_frame),
     ("packets", int, lambda c: c.packets),
     ("handshake", bool, lambda c: c.handshake),
+    ("judged", bool, lambda c: c.judged),
     ("full_segment_bytes", int, lambda c: c.full_segment_bytes),
     ("exchanges", int, lambda c: c.exchanges),
     ("stalled_exchanges", int, lambda c: c.stalled_exchanges),
