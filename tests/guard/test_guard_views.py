@@ -87,6 +87,13 @@ def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path, c
     assert "\nnext " not in clean_on_both_sides.err
 
 
+def test_every_view_says_how_it_was_recorded(clean):
+    ended, folder = clean
+    pages = (folder / "page.html").read_text(), (folder / "page.md").read_text()
+    for said in ("ran in", "sent by the namespace's kernel, 0 lost"):
+        assert all(said in page for page in (ended.err, *(page.replace("&#39;", "'") for page in pages)))
+
+
 def test_no_view_of_a_command_has_steps_for_what_is_slow_or_still_runs(stalls, clean):
     assert "no idle gap" not in (clean[1] / "page.html").read_text() + (clean[1] / "page.md").read_text()
     text = (stalls[1] / "page.html").read_text()

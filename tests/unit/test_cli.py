@@ -207,10 +207,13 @@ def test_a_stored_run_shows_what_was_recorded(run):
         assert said in out
 
 
-def test_only_connections_to_a_port_are_judged(run):
-    code, out, _ = run("analyze", "--port", 7001, "--expect", "stall", TWO_SERVERS)
+def test_only_connections_to_a_port_are_judged(run, tmp_path):
+    pages = tmp_path / "page.html", tmp_path / "page.md"
+    asked = ("--port", 7001, "--expect", "stall", "--html", pages[0], "--markdown", pages[1])
+    code, out, _ = run("analyze", *asked, TWO_SERVERS)
     assert code == 0 and "36 of 40 exchanges waited" in out and "cannot tell" not in out
     assert "judged        4 of 8 connections: those to port 7001\n" in out
+    assert all("4 of 8 connections: those to port 7001" in page.read_text() for page in pages)
 
     code, out, _ = run("analyze", "--port", 7000, "--json", TWO_SERVERS)
     connections = json.loads(out)["connections"]

@@ -20,7 +20,7 @@ from nagle_lab.guard.recording.job import Target
 from nagle_lab.guard.recording.run_command import working_folder
 from nagle_lab.guard.tracing.strace_attached import untraced_s
 from nagle_lab.host.children import ending_by_signals
-from nagle_lab.reports.screens.guard import guard_json, show_guarded, title, to_paste
+from nagle_lab.reports.screens.guard import about_guarded, guard_json, show_guarded, title, to_paste
 from nagle_lab.reports.screens.terminal import console
 from nagle_lab.reports.words.reported import ReportedCapture
 
@@ -159,7 +159,8 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     packets = _packets(run, exports)
     reported = ReportedCapture(
         result.of_file(run.guarded.capture.name), packets, code, expected, run.writes,
-        title=title(run, asked.command_line), took_s=outcome.took_s, failure=outcome.failure,
+        title=title(run, asked.command_line), about=about_guarded(run, asked.command_line), took_s=outcome.took_s,
+        failure=outcome.failure,
         slow=not asked.command_line, to_paste=to_paste(run, asked.command_line, packets.software),
     )  # fmt: skip
     exports.capture(reported)

@@ -51,6 +51,7 @@ class Shown:
     slow: bool = True  # whether the reader looks because it is slow, which is not so for a guarded command
     failure: str = ""  # how that command failed; empty if it did not
     to_paste: Sequence[tuple[str, Sequence[str]]] | None = None  # None: the commands that the result suggests
+    about: Sequence[tuple[str, str]] = ()  # further names and values
 
 
 def shown_capture(of: ReportedCapture) -> Shown:
@@ -60,7 +61,7 @@ def shown_capture(of: ReportedCapture) -> Shown:
     sources = [sources_of(group, of.below) for group in groups]
     return Shown(
         of.name, of.result.verdict, reason, of.result, of.packets, None, of.writes, sources, of.slow, of.failure,
-        of.to_paste,
+        of.to_paste, of.about,
     )  # fmt: skip
 
 

@@ -93,8 +93,8 @@ def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) ->
     return json_text(report) + "\n"
 
 
-def show_guarded(run: JudgedCommand, command: Sequence[str], reported: ReportedCapture, screen: Console) -> None:
-    """Print the verdict, its basis, and what to do next."""
+def about_guarded(run: JudgedCommand, command: Sequence[str]) -> list[tuple[str, str]]:
+    """Names and values: how it was recorded, which connections were judged, and what the second run showed."""
     outcome = run.guarded.outcome
     about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
     if not command:
@@ -107,8 +107,12 @@ def show_guarded(run: JudgedCommand, command: Sequence[str], reported: ReportedC
         about.append(("second run", f"with TCP_NODELAY taken away: {other.verdict}, {other.reason}"))
     if outcome.ended_by_us:
         about.append(("ended with it", ", ".join(outcome.ended_by_us)))
-    about += ends(run.result, reported.packets.software)
-    show_capture(reported, screen, about)
+    return about
+
+
+def show_guarded(run: JudgedCommand, command: Sequence[str], reported: ReportedCapture, screen: Console) -> None:
+    """Print the verdict, its basis, and what to do next."""
+    show_capture(reported, screen, [*reported.about, *ends(run.result, reported.packets.software)])
     if command and (step := _next(run)):
         screen.print(facts([("next", step)]))
 

@@ -22,7 +22,7 @@ class ReportedCapture:
     writes: Writes | None = None  # the two writes of each stall, if they are known
     below: Path | None = None  # the folder outside which no source is shown; None: no limit
     title: str = ""  # the heading instead of the file's name
-    about: Sequence[tuple[str, str]] = ()  # further names and values, for Markdown
+    about: Sequence[tuple[str, str]] = ()  # further names and values, for Markdown and HTML
     took_s: float = 0.0  # how long a command ran, for JUnit
     failure: str = ""  # how it failed; empty if it did not
     slow: bool = True  # whether the reader looks because it is slow; in a guarded test, pauses need no next step
