@@ -17,7 +17,7 @@ CLOCKS = 1 << (32 - CLOCK_BITS)
 
 SLACK = 300 * US  # a path varies by at least this
 
-Pair = tuple[bytes, bytes]  # the addresses of two hosts, the lesser first
+Hosts = tuple[bytes, bytes]  # the addresses of two hosts, the lesser first
 Clocks = tuple[int, int]  # the offsets of their timestamps, in units of about a second
 
 
@@ -32,7 +32,7 @@ class KnownPaths:
     """Known paths, by the addresses of both hosts and by their timestamps."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Pair, Clocks], KnownPath] = {}
+        self._known: dict[tuple[Hosts, Clocks], KnownPath] = {}
 
     def add(self, connections: Table) -> None:
         """Note what these connections show."""
@@ -48,7 +48,7 @@ class KnownPaths:
 
     def _note(self, addresses: bytes, clocks: Clocks, shown: tuple[int, ...], has_handshake: bool) -> None:
         at = 1 - is_in_order(addresses)
-        key = pair_of(addresses), (clocks[at] >> CLOCK_BITS, clocks[1 - at] >> CLOCK_BITS)
+        key = hosts_of(addresses), (clocks[at] >> CLOCK_BITS, clocks[1 - at] >> CLOCK_BITS)
         if key not in self._known and len(self._known) >= MOST_PATHS:
             return
         before = self._known.get(key, KnownPath((NEVER, NEVER), False))
@@ -64,11 +64,11 @@ class KnownPaths:
         if min(clocks) < 0:
             return NEVER, False
         at = 1 - is_in_order(addresses)
-        pair, which = pair_of(addresses), side if is_in_order(addresses) else 1 - side
+        hosts, which = hosts_of(addresses), side if is_in_order(addresses) else 1 - side
         soonest, has_handshake = NEVER, False
         for one in _around(clocks[at]):
             for other in _around(clocks[1 - at]):
-                if known := self._known.get((pair, (one, other))):
+                if known := self._known.get((hosts, (one, other))):
                     soonest = min(soonest, known.fastest[which])
                     has_handshake = has_handshake or known.has_handshake
         return soonest, has_handshake
@@ -84,7 +84,7 @@ def is_in_order(addresses: bytes) -> bool:
     return addresses[:16] <= addresses[16:]
 
 
-def pair_of(addresses: bytes) -> Pair:
+def hosts_of(addresses: bytes) -> Hosts:
     """The two hosts, given both addresses, 16 bytes each."""
     one, other = addresses[:16], addresses[16:]
     return (one, other) if is_in_order(addresses) else (other, one)

@@ -7,6 +7,7 @@ decides which of its peers are looked at by themselves.
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.columns import (
     Column,
@@ -21,7 +22,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
-from nagle_lab.diagnosis.observed.paths import KnownPaths, Pair, pair_of
+from nagle_lab.diagnosis.observed.paths import Hosts, KnownPaths, hosts_of
 from nagle_lab.diagnosis.observed.peers import Peers
 from nagle_lab.tcp.connection import LEAST_MSS, LEAST_USUAL
 from nagle_lab.tcp.durations import rounded
@@ -82,6 +83,43 @@ class Reactions:
                 kept.extend(listed(some[: MOST_SAMPLES - len(kept)]))
 
 
+class ToPeer(NamedTuple):
+    """A connection of a program, and whom it is with."""
+
+    peer: int  # the number of the peer's program
+    connection: int
+
+
+class NoWait(NamedTuple):
+    """A small segment that was sent while a small one was unacknowledged: one or several alike."""
+
+    to: ToPeer
+    echo: int  # an Echo: what its timestamps show
+    ms: int  # how long after the unacknowledged one
+
+
+class Frames(NamedTuple):
+    """The first and the last of some frames."""
+
+    first: int
+    last: int
+
+
+@dataclass
+class NotHeldOn:
+    """Connections of a server with one client on which it sent small segments right behind unacknowledged small ones.
+
+    Attributes
+    ----------
+    began : when each of them began, ns, by its number; of the first MOST_NOT_HELD
+    last_ended : after each of these began, a connection of the same two hosts was the first to end, and may have left
+        a congestion window to later ones: the last of these times, ns
+    """
+
+    began: dict[int, int] = field(default_factory=dict)
+    last_ended: int = 0
+
+
 @dataclass
 class Program:
     """What the capture shows about one program and one of its peers, or all of its other peers.
@@ -91,19 +129,15 @@ class Program:
     reactions, peer_reactions : how fast it reacts, and how fast its peers do
     is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its
         host; set by ``Judge``
-    no_waits : how often it sent a small segment while a small one was unacknowledged, by (its peer's program,
-        connection, the Echo that its timestamps show, how many ms after the unacknowledged one)
-    no_wait_frames : by connection, the first and the last frame of these, without those that waited by their
-        timestamps
+    no_waits : how often it sent a small segment while a small one was unacknowledged
+    no_wait_frames : by connection, the frames of these, without those that waited by their timestamps
     not_held_behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: then
         it waits only behind small ones, as Linux does
     peers_went_on : by connection, how often its peers sent a small segment while a small one was unacknowledged,
         after GOES_ON or more: they waited for no answer
     not_held : for a server, by its client's program, how often it sent a small segment right behind an unacknowledged
         small one
-    not_held_on : for a server, by its client's program, the connections on which it did so, the first MOST_NOT_HELD
-        in order. For each, when it began, and when a connection of the same two hosts first ended after that, ns:
-        this may leave a congestion window to later ones
+    not_held_on : for a server, by its client's program, the connections on which it did so
     stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
         acknowledged
     """
@@ -113,9 +147,9 @@ class Program:
     is_on_loopback: bool = False
     not_held: Counter[int] = field(default_factory=Counter)
     stale_echoes: int = 0
-    not_held_on: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    no_waits: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
-    no_wait_frames: dict[int, tuple[int, int]] = field(default_factory=dict)
+    not_held_on: dict[int, NotHeldOn] = field(default_factory=dict)
+    no_waits: Counter[NoWait] = field(default_factory=Counter)
+    no_wait_frames: dict[int, Frames] = field(default_factory=dict)
     not_held_behind_full: Counter[int] = field(default_factory=Counter)
     peers_went_on: Counter[int] = field(default_factory=Counter)
 
@@ -124,17 +158,25 @@ class Program:
         """Whether its timestamps show which segment it received last, as RFC 7323 §4.3 asks."""
         return self.stale_echoes < STALE
 
-    def sent_without_waiting(self, at_least: float = 0, *, by_timestamps: bool = False) -> Counter[tuple[int, int]]:
-        """How often it sent a small segment while a small one was unacknowledged, by (peer's program, connection).
+    def sent_without_waiting(self, at_least: float = 0, *, by_timestamps: bool = False) -> Counter[ToPeer]:
+        """How often it sent a small segment while a small one was unacknowledged.
 
         Counted are only segments that left ``at_least`` ns after that one, unless timestamps say that it had been
         acknowledged; with ``by_timestamps`` only if they say that it had not.
         """
-        counts: Counter[tuple[int, int]] = Counter()
-        for (peer, connection, echo, ms), count in self.no_waits.items():
+        counts: Counter[ToPeer] = Counter()
+        for (to, echo, ms), count in self.no_waits.items():
             if ms * MS >= at_least and (echo == Echo.BEFORE if by_timestamps else echo != Echo.AFTER):
-                counts[peer, connection] += count
+                counts[to] += count
         return counts
+
+
+def by_connection(counts: Counter[ToPeer]) -> Counter[int]:
+    """The same counts by connection alone."""
+    found: Counter[int] = Counter()
+    for (_, connection), count in counts.items():
+        found[connection] += count
+    return found
 
 
 class Programs(dict[int, Program]):
@@ -150,12 +192,13 @@ class Programs(dict[int, Program]):
         self._looked_at = 0  # rows of no_wait
         self.keys_of = Peers(tables).keys_of
         self._not_held: dict[int, Counter[int]] = defaultdict(Counter)
-        self._not_held_on: dict[int, dict[int, dict[int, tuple[int, int]]]] = defaultdict(dict)
+        self._not_held_on: dict[int, dict[int, NotHeldOn]] = defaultdict(dict)
         self._stale_echoes: Counter[int] = Counter()
         for rows in chunks(tables.connection):
             self._add_not_held(rows)
             self._add_stale_echoes(rows)
-        self._look_for_ends()
+        if not_held_on := [kept for of_clients in self._not_held_on.values() for kept in of_clients.values()]:
+            self._look_for_ends(not_held_on)
         for rows in chunks(tables.reaction):
             self._add_reactions(rows, Involved(tables.connection, rows["connection"]))
         for program in self.values():
@@ -231,31 +274,28 @@ class Programs(dict[int, Program]):
         for group in groups(keys):
             number, its_client = divmod(int(keys[group[0]]), 1 << 32)
             self._not_held[number][its_client] += total(pick(count, group))
-            kept = self._not_held_on[number].setdefault(its_client, {})
-            for row in map(int, group[: MOST_NOT_HELD - len(kept)]):
-                first = int(began[row])
-                kept[int(connection[row])] = first, first
+            kept = self._not_held_on[number].setdefault(its_client, NotHeldOn())
+            for row in group[: MOST_NOT_HELD - len(kept.began)]:
+                kept.began[int(connection[row])] = int(began[row])
 
-    def _look_for_ends(self) -> None:
-        """Find when, after each connection in ``not_held_on`` began, the first one of the same two hosts ended. If
-        there are very many connections, the time when it began stays.
+    def _look_for_ends(self, of_clients: list[NotHeldOn]) -> None:
+        """Find when the last ends came (``last_ended``). If there are very many connections, the last one's beginning
+        stands for that.
         """
         table = self._connections
-        if len(table) > ROWS_AT_ONCE or not self._not_held_on:
+        if len(table) > ROWS_AT_ONCE:
+            for kept in of_clients:
+                kept.last_ended = max(kept.began.values())
             return
-        columns, ends = table.layout.columns, defaultdict[Pair, list[int]](list)
-        pairs = []  # by the number of the connection
+        columns, ends = table.layout.columns, defaultdict[Hosts, list[int]](list)
+        hosts = []  # by the number of the connection
         for row in table.layout.struct.iter_unpack(table.read(0, len(table))):
-            pairs.append(pair_of(row[columns["address"]]))
-            ends[pairs[-1]].append(row[columns["last_ts"]])
+            hosts.append(hosts_of(row[columns["address"]]))
+            ends[hosts[-1]].append(row[columns["last_ts"]])
         for ended in ends.values():
             ended.sort()
-        for of_clients in self._not_held_on.values():
-            for kept in of_clients.values():
-                for number, (began, _) in kept.items():
-                    ended = ends[pairs[number]]
-                    place = bisect_left(ended, began)
-                    kept[number] = began, ended[place] if place < len(ended) else began  # the clock was set back
+        for kept in of_clients:
+            kept.last_ended = max(_first_from(ends[hosts[number]], began) for number, began in kept.began.items())
 
     def _add_stale_echoes(self, connections: Columns) -> None:
         for side in (0, 1):
@@ -278,10 +318,10 @@ class Programs(dict[int, Program]):
             sender = self[int(key)]
             said = int(what) if sender.echoes else Echo.UNKNOWN
             if not owed:  # otherwise it may have waited for that ACK
-                sender.no_waits[int(peer), int(connection), said, rounded(int(ns), MS)] += 1
+                sender.no_waits[NoWait(ToPeer(int(peer), int(connection)), said, rounded(int(ns), MS))] += 1
                 if said != Echo.AFTER:
                     first, _ = sender.no_wait_frames.get(int(connection), (int(frame), 0))
-                    sender.no_wait_frames[int(connection)] = first, int(frame)
+                    sender.no_wait_frames[int(connection)] = Frames(first, int(frame))
             if ns >= GOES_ON:
                 self[int(other)].peers_went_on[int(connection)] += 1
         self._add_not_held_behind_full(rows, keys, full)
@@ -292,6 +332,12 @@ class Programs(dict[int, Program]):
         for key, connection, echo in zip(*shown, strict=True):
             if not self[int(key)].echoes or int(echo) != Echo.AFTER:
                 self[int(key)].not_held_behind_full[int(connection)] += 1
+
+
+def _first_from(times: list[int], begin: int) -> int:
+    """The first of these times, ascending, from ``begin`` on; ``begin`` if there is none: the clock was set back."""
+    place = bisect_left(times, begin)
+    return times[place] if place < len(times) else begin
 
 
 def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -> Column:

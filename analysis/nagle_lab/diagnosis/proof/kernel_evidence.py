@@ -4,7 +4,6 @@ Data that waited there was held; data that was not yet written when the ACK came
 answered, no timing is needed. docs/proof.md, "What the kernel said".
 """
 
-from collections import Counter
 from typing import NamedTuple
 
 from nagle_lab.capture.kernel_answers import SLOWEST_NS
@@ -13,7 +12,7 @@ from nagle_lab.diagnosis.observed.columns import distinct, groups, highest, perc
 from nagle_lab.diagnosis.observed.enough import A_FEW, CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.observed import Observed
-from nagle_lab.diagnosis.observed.programs import GOES_ON
+from nagle_lab.diagnosis.observed.programs import GOES_ON, by_connection
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE
 from nagle_lab.tcp.events import Echo
@@ -77,9 +76,7 @@ def _without_corking_connections(waiting: Candidates, late: Candidates, observed
     data that left before, the same share is taken to have waited as of the ``late`` candidates.
     """
     latest = PAUSE + (observed.sender_fastest if observed.is_away else 0)
-    before: Counter[int] = Counter()
-    for (_, connection), count in observed.program.sent_without_waiting(GOES_ON).items():
-        before[connection] += count
+    before = by_connection(observed.program.sent_without_waiting(GOES_ON))
 
     def is_not_corked(one: Candidates) -> bool:
         number = int(one.connection[0])

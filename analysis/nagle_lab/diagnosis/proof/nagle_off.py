@@ -26,6 +26,7 @@ from nagle_lab.diagnosis.observed.columns import (
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
 from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
+from nagle_lab.diagnosis.observed.programs import ToPeer, by_connection
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, sent_later, stand_out
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN, slowest_release
@@ -46,26 +47,26 @@ WHERE_ASTRAY, ASTRAY_TIMES = 0.3, 3
 
 
 def set_aside_nagle_off(
-    late: Candidates, no_waits: Counter[tuple[int, int]], observed: Observed, judged: Judged
-) -> tuple[Candidates, Counter[tuple[int, int]]]:
+    late: Candidates, no_waits: Counter[ToPeer], observed: Observed, judged: Judged
+) -> tuple[Candidates, Counter[ToPeer]]:
     """Without the connections that are seen not to wait for ACKs; the program's other connections are judged.
 
     Of the connections set aside, only what may have been held before TCP_NODELAY was set, or after it was cleared,
     stays. ``no_waits`` is returned without the connections of that data.
     """
     late = _set_aside_mixed(late, observed, judged)
-    by_connection = _by_connection(no_waits)
-    if not by_connection:
+    beside = by_connection(no_waits)
+    if not beside:
         return late, no_waits
     connections = late.connection
     while_on = surely_while_on(late, observed)
-    off = sorted({*_often(by_connection, late), *map(int, while_on.connection)})
+    off = sorted({*_often(beside, late), *map(int, while_on.connection)})
     on_those = late.among(connections, off)
     kept = while_on | _before_nodelay(on_those - while_on, observed)
     others = (late - on_those) | kept
     reject_as_off(late - others, observed, judged)
     changed = set(map(int, kept.connection))
-    return others, Counter({key: count for key, count in no_waits.items() if key[1] not in changed})
+    return others, Counter({to: count for to, count in no_waits.items() if to.connection not in changed})
 
 
 def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Candidates:
@@ -152,7 +153,7 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
 
 def _sent_without_waiting_by_connection(observed: Observed) -> Counter[int]:
     """How often small data surely left beside unacknowledged small data, by connection."""
-    return _by_connection(observed.program.sent_without_waiting())
+    return by_connection(observed.program.sent_without_waiting())
 
 
 def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
@@ -165,20 +166,12 @@ def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
     if not len(c):
         return Counter()
     later = Counter[int]()
-    for (_, connection, *_), count in observed.program.no_waits.items():
-        later[connection] += count
+    for sent, count in observed.program.no_waits.items():
+        later[sent.to.connection] += count
     c = c.on_connections_where(lambda one: 2 * total(one.trigger_not_held) <= len(one))
     in_all = dict(zip(map(int, c.connection), map(int, c.not_held), strict=True))
     share = observed.setting.chunk_share
     return +Counter({number: int(count * share) - later[number] for number, count in in_all.items()})
-
-
-def _by_connection(no_waits: Counter[tuple[int, int]]) -> Counter[int]:
-    """How often, by connection alone; ``no_waits`` is by peer and connection."""
-    counts: Counter[int] = Counter()
-    for (_, connection), count in no_waits.items():
-        counts[connection] += count
-    return counts
 
 
 def _often(beside: Counter[int], late: Candidates) -> list[int]:
@@ -239,7 +232,7 @@ def _seem_held(c: Candidates, observed: Observed) -> Column:
     a pause.
     """
     latest = observed.sender_fastest + PATH_JITTER if observed.is_away and observed.sender_fastest else PAUSE
-    return (c.ack_to_release < latest) & _is_no_pause(c, {ms for *_, ms in observed.program.no_waits})
+    return (c.ack_to_release < latest) & _is_no_pause(c, {sent.ms for sent in observed.program.no_waits})
 
 
 def _is_no_pause(c: Candidates, pauses: Iterable[int]) -> Column:
@@ -256,8 +249,8 @@ def _usual_pauses(observed: Observed) -> list[int]:
     or later.
     """
     times: Counter[int] = Counter()
-    for (*_, ms), count in observed.program.no_waits.items():
-        times[ms] += count
+    for sent, count in observed.program.no_waits.items():
+        times[sent.ms] += count
 
     def within(share: float, pause: int) -> int:
         return sum(count for ms, count in times.items() if abs(ms - pause) <= share * pause)
@@ -297,7 +290,7 @@ def _before_nodelay(off: Candidates, observed: Observed) -> Candidates:
     if observed.is_away:
         return off.none
     frames = observed.program.no_wait_frames
-    first = Numbers([frames.get(number, (0, 0))[0] for number in listed(off.connection)])
+    first = Numbers([frames[number].first if number in frames else 0 for number in listed(off.connection)])
     return off.only(_seem_held(off, observed) & (off.release_frame < first))
 
 
@@ -321,7 +314,7 @@ def set_aside_held_behind_full(late: Candidates, observed: Observed, judged: Jud
     return late - unlikely
 
 
-def sent_before(late: Candidates, observed: Observed, no_waits: Counter[tuple[int, int]]) -> Counter[int]:
+def sent_before(late: Candidates, observed: Observed, no_waits: Counter[ToPeer]) -> Counter[int]:
     """How often data was sent before its ACK could arrive, as long after the trigger: its sender waits for no ACK.
 
     By connection; to the same peers or, if connections are long, on the same connections. Empty if ACKs that the

@@ -31,11 +31,10 @@ def _window_would_be_shared(held: Candidates, observed: Observed) -> set[int]:
     after an hour the route is asked again). So a connection that waits for no ACK would have that window, too, if it
     began later; or earlier, if none ended in between.
     """
-    not_held_on = observed.program.not_held_on
-    last_ended = {peer: max(ended for _, ended in times.values()) for peer, times in not_held_on.items() if times}
     found: set[int] = set()
     for number, peer, began in zip(*map(listed, (held.connection, held.peer_program, held.began)), strict=True):
-        if number not in not_held_on.get(peer, ()) and began < last_ended.get(peer, began):
+        others = observed.program.not_held_on.get(peer)
+        if others and number not in others.began and began < others.last_ended:
             found.add(number)
     return found
 
