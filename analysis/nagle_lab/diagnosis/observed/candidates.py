@@ -24,6 +24,7 @@ from nagle_lab.diagnosis.observed.columns import (
 )
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, REPEATED
+from nagle_lab.diagnosis.observed.paths import FromHost
 from nagle_lab.diagnosis.observed.programs import Programs
 from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
@@ -32,7 +33,7 @@ TIMESTAMP_STEP = 2  # ms: timestamps that step by more do not show the time of a
 CLOCK_SET = 8  # ms: if segments of both ends are late by the same time, the capture's clock was set
 CLOCKS_KEEP_STEP = 100_000 * MS  # for this long, an end's clock and the capture's differ by a few ms at most
 
-OfHosts = tuple[tuple[int, bool], tuple[int, bool]]  # what is known about each side's host: see KnownPaths.of
+OfHosts = tuple[FromHost, FromHost]  # what is known of the host at each side of a connection
 
 NOT_RELEASED_AFTER = 5 * MS  # an ACK did not release data that comes this much later than a round trip after it
 
@@ -233,12 +234,12 @@ def _peer_fastest_ack(
         return fastest_ack
     its_peers = pick(programs.keys_of(involved, sides), without)
     of_program = {int(peer): programs[int(peer)].reactions.fastest for peer in distinct(its_peers)}
-    of_hosts, known = known_paths(), []
+    of_hosts, found = known_paths(), []
     rows = zip(its_peers, pick(involved.of, without), pick(sides, without), pick(fastest_ack, without), strict=True)
     for peer, connection, side, own in rows:
-        of_these, _ = of_hosts[int(connection)][int(side)]
-        known.append(of_these if of_these < NEVER else int(own) or of_program[int(peer)])
-    return replaced(fastest_ack, without, known)
+        host = of_hosts[int(connection)][int(side)]
+        found.append(host.fastest if host.fastest < NEVER else int(own) or of_program[int(peer)])
+    return replaced(fastest_ack, without, found)
 
 
 def _known_paths(involved: Involved, programs: Programs) -> list[OfHosts]:
@@ -258,9 +259,9 @@ def _is_path_known(involved: Involved, sides: Column, known_paths: Callable[[], 
     own = involved.rows("syns") * (involved.rows("handshake") >= 0)
     if total(own) == len(own):
         return own
-    known = known_paths()
-    of_hosts = [known[int(connection)][int(side)][1] for connection, side in zip(involved.of, sides, strict=True)]
-    return own | as_column([int(is_known) for is_known in of_hosts])
+    of_hosts = known_paths()
+    hosts = [of_hosts[int(connection)][int(side)] for connection, side in zip(involved.of, sides, strict=True)]
+    return own | as_column([int(host.has_handshake) for host in hosts])
 
 
 def _arrives_every(arrival: Column, involved: Involved) -> Column:

@@ -28,6 +28,13 @@ class KnownPath(NamedTuple):
     has_handshake: bool
 
 
+class FromHost(NamedTuple):
+    """What is known of one of two hosts."""
+
+    fastest: int  # its fastest reaction, ns; NEVER if not known
+    has_handshake: bool  # whether a handshake shows it
+
+
 class KnownPaths:
     """Known paths, by the addresses of both hosts and by their timestamps."""
 
@@ -47,31 +54,29 @@ class KnownPaths:
                 self._note(row[address], row[clock : clock + 2], shown, bool(row[syns] and row[handshake] >= 0))
 
     def _note(self, addresses: bytes, clocks: Clocks, shown: tuple[int, ...], has_handshake: bool) -> None:
-        at = 1 - is_in_order(addresses)
-        key = hosts_of(addresses), (clocks[at] >> CLOCK_BITS, clocks[1 - at] >> CLOCK_BITS)
+        lesser = 0 if is_in_order(addresses) else 1
+        key = hosts_of(addresses), (clocks[lesser] >> CLOCK_BITS, clocks[1 - lesser] >> CLOCK_BITS)
         if key not in self._known and len(self._known) >= MOST_PATHS:
             return
         before = self._known.get(key, KnownPath((NEVER, NEVER), False))
-        fastest = min(shown[at], before.fastest[0]), min(shown[1 - at], before.fastest[1])
+        fastest = min(shown[lesser], before.fastest[0]), min(shown[1 - lesser], before.fastest[1])
         self._known[key] = KnownPath(fastest, has_handshake or before.has_handshake)
 
-    def of(self, addresses: bytes, clocks: Clocks, side: int) -> tuple[int, bool]:
-        """The fastest reaction of one of two hosts, ns (NEVER if not known), and whether a handshake shows it.
+    def of(self, addresses: bytes, clocks: Clocks, side: int) -> FromHost:
+        """What is known of one of two hosts, which ``side`` selects.
 
-        ``addresses`` are those of both, 16 bytes each, ``clocks`` the offsets of their timestamps, ms; ``side``
-        selects the host.
+        ``addresses`` are those of both, 16 bytes each, ``clocks`` the offsets of their timestamps, ms.
         """
-        if min(clocks) < 0:
-            return NEVER, False
-        at = 1 - is_in_order(addresses)
-        hosts, which = hosts_of(addresses), side if is_in_order(addresses) else 1 - side
         soonest, has_handshake = NEVER, False
-        for one in _around(clocks[at]):
-            for other in _around(clocks[1 - at]):
+        if min(clocks) < 0:
+            return FromHost(soonest, has_handshake)
+        lesser, hosts = 0 if is_in_order(addresses) else 1, hosts_of(addresses)
+        for one in _around(clocks[lesser]):
+            for other in _around(clocks[1 - lesser]):
                 if known := self._known.get((hosts, (one, other))):
-                    soonest = min(soonest, known.fastest[which])
+                    soonest = min(soonest, known.fastest[0 if side == lesser else 1])
                     has_handshake = has_handshake or known.has_handshake
-        return soonest, has_handshake
+        return FromHost(soonest, has_handshake)
 
 
 def _around(clock: int) -> tuple[int, int, int]:

@@ -117,31 +117,34 @@ class _Path(NamedTuple):
 
 
 def _pairs_that_differ(connections: Table) -> list[list[_Path]]:
-    """For each two addresses that are surely not always equally far apart, the paths of their connections.
+    """For each server and client that are surely not always equally far apart, the paths of their connections.
 
     Connections that began at the same time are in one chunk of the table, at least nearly all of them.
     """
     found: dict[int, list[_Path]] = defaultdict(list)
     for rows in chunks(connections) if len(connections) > 1 else ():
-        pairs, *paths = _known_paths(rows)
-        differ = rows_where(among(pairs, _pairs_with_longer_ones(pairs, paths[0])))
-        for pair, *path in zip(*(pick(column, differ) for column in (pairs, *paths)), strict=True):
-            found[int(pair)].append(_Path(*map(int, path)))
+        known = _with_handshake(rows)
+        server, one, other = 1 - rows["client"], rows["program", 0], rows["program", 1]
+        pairs = pick(select(server, other << 32 | one, one << 32 | other), known)
+        round_trips = pick(rows["handshake"], known)
+        differ = rows_where(among(pairs, _pairs_with_longer_ones(pairs, round_trips)))
+        numbers, begins = pick(rows["number"], known), pick(rows["first_ts"], known)
+        columns = (pick(column, differ) for column in (pairs, round_trips, numbers, begins))
+        for pair, round_trip, number, begin in zip(*columns, strict=True):
+            found[int(pair)].append(_Path(int(round_trip), int(number), int(begin)))
     return list(found.values())
 
 
-def _known_paths(connections: Columns) -> list[Column]:
-    """For connections with a handshake (n,): the key of server and client, and the columns of _Path.
+def _with_handshake(connections: Columns) -> Column:
+    """The rows of connections of programs whose handshake shows how long their path is.
 
     Without those whose handshake was slow by chance, as the fastest ACKs of both ends show.
     """
-    server, one, other = 1 - connections["client"], connections["program", 0], connections["program", 1]
     handshake, acks = connections["handshake"], (connections["fastest_ack", 0], connections["fastest_ack", 1])
     was_slow = (acks[0] >= 0) & (acks[1] >= 0) & _is_longer(handshake, acks[0] + acks[1])
-    is_known = (one >= 0) & (other >= 0) & (connections["syns"] > 0) & (handshake >= 0)
-    known = rows_where(is_known & (was_slow == 0))
-    pair = select(server, other << 32 | one, one << 32 | other)
-    return [pick(column, known) for column in (pair, handshake, connections["number"], connections["first_ts"])]
+    are_programs = (connections["program", 0] >= 0) & (connections["program", 1] >= 0)
+    is_known = are_programs & (connections["syns"] > 0) & (handshake >= 0)
+    return rows_where(is_known & (was_slow == 0))
 
 
 def _pairs_with_longer_ones(pairs: Column, round_trips: Column) -> Column:
