@@ -35,7 +35,7 @@ from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import NEAR, Setting
 from nagle_lab.diagnosis.observed.paths import KnownPaths
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
-from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, PassedOn, Rejected
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import Servers
@@ -129,7 +129,7 @@ class Findings:
         self.grounds: Counter[Ground] = Counter()
         self.obstacles: Counter[Obstacle] = Counter()
         self.asked: Counter[Obstacle] = Counter()
-        self.relays: Counter[tuple[int, int]] = Counter()
+        self.relays: Counter[PassedOn] = Counter()
         self.holds: list[Hold] = []
         self.behind_full = self.unresolved_exchanges = 0
         self.round_trips = Durations(1_000)
@@ -206,7 +206,7 @@ class Findings:
             self.asked[obstacle] += sum(int(row) in asked for row in unsure) if asked else 0
             _increase(involved, "unresolved", pick(involved.of, unsure))
         in_view = len(self.connections)  # connections that only another capture shows are not named
-        self.relays += Counter({both: times for both, times in judged.relays.items() if both[1] < in_view})
+        self.relays += Counter({one: times for one, times in judged.relays.items() if one.brought_by < in_view})
         self.unresolved_exchanges += _unresolved_exchanges(candidates, judged)
 
     def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:

@@ -206,7 +206,7 @@ def _place(findings: Findings, end: End) -> tuple[str, int | None, Role]:
 
 def _relays(findings: Findings) -> list[Relay]:
     most = sorted(findings.relays.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMED]
-    return [Relay(*both, times) for both, times in most]
+    return [Relay(*passed, times) for passed, times in most]
 
 
 def _usual_hold(findings: Findings) -> Range | None:

@@ -18,7 +18,7 @@ from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, H
 from nagle_lab.diagnosis.observed.observed import NEAR, Observed
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off, surely_while_on
-from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, PassedOn, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
     PAUSE,
     PAUSES_VARY,
@@ -114,7 +114,8 @@ def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidat
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
     judged.reject(pure, Rejected.RELAYED)
-    judged.relays += Counter(zip(listed(behind_arrivals.connection), listed(behind_arrivals.arrival), strict=True))
+    both = zip(listed(behind_arrivals.connection), listed(behind_arrivals.arrival), strict=True)
+    judged.relays += Counter(PassedOn(*one) for one in both)
 
 
 def _expected(behind: Candidates) -> float:

@@ -76,6 +76,13 @@ class Accepted(NamedTuple):
     hold: Hold
 
 
+class PassedOn(NamedTuple):
+    """Data of one connection that immediately followed that of another one, as at a relay."""
+
+    connection: int
+    brought_by: int  # the number of the other connection
+
+
 @dataclass
 class Judged:
     """What was decided about the candidates of some programs; a candidate is named by the number of its row.
@@ -91,14 +98,14 @@ class Judged:
     round_trips : for each program, rows (n,) that were held until an ACK that was not delayed; they are rejected, too
     rejected : rows (n,) of candidates that are no stalls, each with the reason
     unresolved : rows (n,) of undecided candidates, each with the reason
-    relays : how often data of one connection (first) immediately followed that of another (second)
+    relays : how often data of one connection immediately followed that of another
     """
 
     accepted: list[Accepted] = field(default_factory=list)
     round_trips: list[Column] = field(default_factory=list)
     rejected: list[tuple[Rejected, Column]] = field(default_factory=list)
     unresolved: list[tuple[Obstacle, Column]] = field(default_factory=list)
-    relays: Counter[tuple[int, int]] = field(default_factory=Counter)
+    relays: Counter[PassedOn] = field(default_factory=Counter)
 
     @property
     def stalls(self) -> list[Column]:
@@ -135,21 +142,19 @@ class Judged:
         """Count these as stalls that ``ground`` proves."""
         self.accepted.append(Accepted(held.row, ground, hold))
 
-    def resolve_as_relayed(self, rows: Column, passed: dict[int, tuple[int, int]]) -> None:
+    def resolve_as_relayed(self, rows: Column, passed: dict[int, PassedOn]) -> None:
         """Count all stalls of a program, or unresolved ones, as rejected: their data came from other connections.
 
-        ``rows`` is the column of these. ``passed``: for some of them, by row, the connection and the one that brought
-        its data.
+        ``rows`` is the column of these: the object itself, not an equal one. ``passed``: what some of them passed on,
+        by row.
         """
         self.accepted = [one for one in self.accepted if one.rows is not rows]
         self.unresolved = [(obstacle, other) for obstacle, other in self.unresolved if other is not rows]
         self.rejected.append((Rejected.RELAYED, rows))
         self.relays += Counter(passed.values())
 
-    def take_back_some(self, one: Accepted, passed: dict[int, tuple[int, int]]) -> None:
-        """Count as relayed only the stalls in ``passed``; by row: the connection and the one that brought
-        its data.
-        """
+    def take_back_some(self, one: Accepted, passed: dict[int, PassedOn]) -> None:
+        """Count as relayed only the stalls in ``passed``, by row."""
         is_passed_on = among(one.rows, sorted(passed))
         held = pick(one.rows, rows_where(is_passed_on == 0))
         rest = Accepted(held, one.ground, replace(one.hold, stalls=len(held)))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nagle_lab.diagnosis.observed.columns import Column, Columns, among, lowest, percentile, pick, rows_where
 from nagle_lab.diagnosis.observed.connection_columns import Involved, PackedEnd, packed_end
 from nagle_lab.diagnosis.observed.enough import MOST_LOOKED_AT, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Judged, Obstacle
+from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Judged, Obstacle, PassedOn
 from nagle_lab.diagnosis.proof.pauses import is_more_than_chance
 from nagle_lab.diagnosis.proof.release_times import FINE
 from nagle_lab.tcp.events import US
@@ -98,27 +98,30 @@ class _Brought:
 
     def __init__(self, candidates: Columns, involved: Involved, accepted: Sequence[Accepted], soonest: int) -> None:
         self._candidates, self._involved, self._soonest = candidates, involved, soonest
+        # By the id of their rows: a column cannot be a key.
         self._routes = {id(one.rows): _routes(one.rows, candidates, involved) for one in accepted}
-        self._to: dict[bytes, list[Column]] = {}  # an address
+        self._to: dict[bytes, list[Column]] = {}  # the rows that brought data to an address
         for one in accepted:
             for address in {route.receiver for route in self._routes[id(one.rows)]}:
                 self._to.setdefault(address, []).append(one.rows)
         self._all = [one.rows for one in accepted] if len(accepted) <= MOST_STALLING else []
         self._on_loopback = [one.rows for one in accepted if _is_one_address(self._routes[id(one.rows)])]
 
-    def passed_on(self, rows: Column, most: int) -> dict[int, tuple[int, int]]:
-        """Which of the first ``most`` rows pass on data, each with its connection and the one that brought it."""
+    def passed_on(self, rows: Column, most: int) -> dict[int, PassedOn]:
+        """Which of the first ``most`` rows pass on data."""
         its_own = self._routes.get(id(rows)) or _routes(rows, self._candidates, self._involved)
         near = [*self._on_loopback, *(other for route in its_own for other in self._to.get(route.sender, ()))]
         passed = self._between_networks(rows[:most], its_own)
         for other in {id(other): other for other in near}.values():
             theirs = self._routes[id(other)]
             if {route.server for route in theirs} != {route.server for route in its_own}:
-                are = _is_one_address(its_own), _is_one_address(theirs)
-                passed |= _behind(rows[:most], other, self._candidates, self._soonest if all(are) else 0, any(are))
+                is_one_here, is_one_there = _is_one_address(its_own), _is_one_address(theirs)
+                soonest = self._soonest if is_one_here and is_one_there else 0
+                is_either_way = is_one_here or is_one_there
+                passed |= _behind(rows[:most], other, self._candidates, soonest, is_either_way=is_either_way)
         return passed
 
-    def _between_networks(self, rows: Column, its_own: set[_Route]) -> dict[int, tuple[int, int]]:
+    def _between_networks(self, rows: Column, its_own: set[_Route]) -> dict[int, PassedOn]:
         """As :meth:`passed_on`, for a relay with an address in each of two networks: nearly all rows must pass on
         data.
 
@@ -149,8 +152,8 @@ def _carry_replies(routes: set[_Route]) -> set[bool]:
 
 
 def _behind(
-    one: Column, other: Column, candidates: Columns, soonest: int, is_either_way: bool
-) -> dict[int, tuple[int, int]]:
+    one: Column, other: Column, candidates: Columns, soonest: int, *, is_either_way: bool
+) -> dict[int, PassedOn]:
     """The rows of ``one`` whose release came just behind a release of ``other``, with their connections.
 
     None if it is often the other way round, too, and addresses do not show which brings what (``is_either_way``):
@@ -160,17 +163,19 @@ def _behind(
     connection, at = candidates["connection"], candidates["at"]
     others = other[: bisect_right(other, int(one[-1])) + 1]
     times = [int(ts) for ts in pick(at, others)]  # in order, as their releases are
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, PassedOn] = {}
     ahead = by_chance = 0
     for row in map(int, one):
         ts = int(at[row])
         place = bisect_left(times, ts - soonest)
         if place and ts - times[place - 1] <= PASSED_ON:
-            found[row] = int(connection[row]), int(connection[int(others[place - 1])])
+            found[row] = PassedOn(int(connection[row]), int(connection[int(others[place - 1])]))
         place = bisect_left(times, ts - BETWEEN_TICKS - soonest)
-        by_chance += place > 0 and ts - BETWEEN_TICKS - times[place - 1] <= PASSED_ON
+        if place and ts - BETWEEN_TICKS - times[place - 1] <= PASSED_ON:
+            by_chance += 1
         place = bisect_left(times, ts)
-        ahead += place < len(times) and times[place] - ts <= PASSED_ON
+        if place < len(times) and times[place] - ts <= PASSED_ON:
+            ahead += 1
     if 2 * by_chance > len(found) or not is_more_than_chance(len(found), by_chance):
         return {}
     return {} if is_either_way and 2 * ahead > len(found) else found
