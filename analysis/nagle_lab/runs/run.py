@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nagle_lab.capture.stored import write_whole
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.json_text import json_text
-from nagle_lab.diagnosis.result.reason import OTHER_CAUSE
+from nagle_lab.diagnosis.result.reason import while_traced
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
@@ -143,12 +143,9 @@ def judge_run(folder: Path) -> Run:
 
 
 def _after_tracing(verdict: Verdict, reason: str, untraced: Untraced) -> tuple[Verdict, str]:
-    """A traced run's verdict: strace does not weaken a proved stall, but may hide one, so it is never CLEAN.
-
-    Anything that takes more time than the stalls may be strace itself.
-    """
+    """A traced run's verdict: strace does not weaken a proved stall, but may hide one, so it is never CLEAN."""
     if verdict is not Verdict.CLEAN:
-        return verdict, reason.replace(OTHER_CAUSE, f"{OTHER_CAUSE} while it was traced")
+        return verdict, while_traced(reason)
     before = f"{untraced.stalled_exchanges} of {untraced.exchanges} did without tracing ({untraced.run})"
     return Verdict.INCONCLUSIVE, f"{reason}; but {before}: strace slowed what it recorded"
 

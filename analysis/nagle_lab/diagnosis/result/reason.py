@@ -19,7 +19,7 @@ def reason_of(
 ) -> str:
     """The rule's reason, with what the summary adds to it."""
     if verdict is Verdict.STALL:
-        return _stall_reason(summary) + _larger_cause(summary, idle_gaps, obstacles)
+        return _stall_reason(summary) + _what_took_more(summary, idle_gaps, obstacles)
     held = summary.round_trip_holds.count
     if verdict is Verdict.CLEAN and held:
         return f"{reason}; but Nagle's algorithm held data for a round trip, {times_text(held)}"
@@ -46,7 +46,7 @@ def _is_late(summary: Summary) -> bool:
     return hold is not None and wait is not None and 2 * hold.high < wait.p50 and len(summary.held_ends) == 1
 
 
-OTHER_CAUSE = "but another cause took more time"
+_OTHER_CAUSE = "but another cause took more time"
 
 # A client may pause between exchanges as it likes, and nobody can shorten the path.
 _NOT_BESIDE = (Cause.NAGLE_DELAYED_ACK, Cause.CLIENT_THINK, Cause.ROUND_TRIP)
@@ -74,7 +74,12 @@ def data_may_have_waited(result: Result) -> bool:
     return is_unsure or may_have_waited(result.idle_gaps, unresolved)
 
 
-def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> str:
+def while_traced(reason: str) -> str:
+    """The ``reason`` of a traced run: what took more time than the stalls may be strace itself."""
+    return reason.replace(_OTHER_CAUSE, f"{_OTHER_CAUSE} while it was traced")
+
+
+def _what_took_more(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obstacles: Obstacles) -> str:
     cause = larger_cause(summary.lost_ms_total, idle_gaps)
     if not cause or summary.servers:  # a larger cause at one server would hide the stalls of another
         return ""
@@ -82,7 +87,7 @@ def _larger_cause(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime], obs
     is_pause = cause is Cause.DELAYED_ACK and not summary.relays
     if is_pause and may_have_waited(idle_gaps, obstacles):
         return f"; whether data waited for other late ACKs, too ({times}), cannot be told of all of them"
-    return f"; {OTHER_CAUSE} ({times}): {CAUSES[cause]}"
+    return f"; {_OTHER_CAUSE} ({times}): {CAUSES[cause]}"
 
 
 def _still_slow(summary: Summary, idle_gaps: Mapping[Cause, CountAndTime]) -> str:
