@@ -69,7 +69,7 @@ class Judge:
         self._connections, self._candidates = tables.connection, tables.candidate
         self._setting, self._coarsest = setting, coarsest
         self._both_ends = both_ends
-        self._programs = [Programs(tables, paths)]
+        self._programs = [Programs(tables, paths)]  # by the own capture, and by both if there are two
         if both_ends:
             self._programs.append(Programs(both_ends.tables, KnownPaths()))
         self._answers = AnswersBySocket(answers, tables.connection)
@@ -89,39 +89,39 @@ class Judge:
             involved = Involved(self._connections, candidates["connection"])
             evidence = self._evidence(candidates, involved, begin)
             judged = self._judge(candidates, involved, evidence, setting)
-            shown = evidence[-1].rows  # by both captures, if there are two
-            on_path = shown["under_way"] if self._both_ends else involved.fastest_ack(1 - candidates["side"])
-            yield Decided(candidates, involved, judged, answers.rows, shown["trigger_to_ack"] - on_path)
+            best = evidence[0].rows
+            on_path = best["under_way"] if self._both_ends else involved.fastest_ack(1 - candidates["side"])
+            yield Decided(candidates, involved, judged, answers.rows, best["trigger_to_ack"] - on_path)
 
     def _evidence(self, candidates: Columns, involved: Involved, begin: int) -> list[_Evidence]:
-        """What the proof of these candidates rests on; the first of them is row ``begin``."""
+        """What the proof of these candidates rests on, the best first; the first of them is row ``begin``."""
         if not self._both_ends:
             return [_Evidence(candidates, involved, self._programs[0], as_column([]))]
         both_ends, end = self._both_ends, begin + len(candidates)
-        together, denied = (
-            {row - begin for row in some if begin <= row < end} for some in (both_ends.together, both_ends.denied)
-        )
+        together = {row - begin for row in both_ends.together if begin <= row < end}
+        denied = {row - begin for row in both_ends.denied if begin <= row < end}
+        others = {*range(len(candidates))} - together
         rows = Columns(self._candidates.layout, both_ends.tables.candidate.read(begin, end))
         of_rows = Involved(both_ends.tables.connection, rows["connection"])
-        others = as_column(sorted({*range(len(candidates))} - together))
         return [
+            _Evidence(rows, of_rows, self._programs[1], as_column(sorted(others)), both_ends),
             _Evidence(candidates, involved, self._programs[0], as_column(sorted(together | denied))),
-            _Evidence(rows, of_rows, self._programs[1], others, both_ends),
         ]
 
     def _judge(
         self, candidates: Columns, involved: Involved, evidence: Sequence[_Evidence], setting: Setting
     ) -> Judged:
-        judged, not_held = Judged(), set[int]()
-        for some in reversed(evidence):
+        judged, unproved = Judged(), set[int]()  # the keys of programs: what two captures do not prove of these
+        for some in evidence:
             for key, of_one in by_program(some.rows, some.involved, some.programs, some.set_aside):
                 some.programs[key].is_on_loopback = _are_on_loopback(self._connections, of_one.connection)
                 its_setting = self._setting_of(of_one, setting, some.both_ends)
                 of_program = prove_by_behaviour(of_one, some.programs[key], its_setting)
                 left_open = sum(len(rows) for _, rows in of_program.unresolved)
                 if some.both_ends and not of_program.stall_count and left_open >= REPEATED:
-                    not_held.add(key)  # what two captures do not prove, one does not prove either
-                judged += of_program.all_open(Obstacle.LIKE_A_PROGRAM) if key in not_held else of_program
+                    unproved.add(key)
+                # What two captures do not prove, one does not prove either.
+                judged += of_program.all_open(Obstacle.LIKE_A_PROGRAM) if key in unproved else of_program
         reject_relayed(candidates, involved, judged, self._coarsest)
         leave_open_asked_elsewhere(candidates, involved, judged)
         return judged
@@ -154,6 +154,9 @@ class Judge:
 
 def _are_on_loopback(connections: Table, numbers: Column) -> bool:
     """Whether both ends of each of these connections have one address, or the first one is of 127.0.0.0/8."""
-    rows = map(connections.row, map(int, distinct(numbers)))
-    ends = ([address for address, _ in (socket_address(row, side) for side in (0, 1))] for row in rows)
-    return all(one == other or one.startswith("127.") for one, other in ends)
+    for number in map(int, distinct(numbers)):
+        row = connections.row(number)
+        (one, _), (other, _) = socket_address(row, 0), socket_address(row, 1)
+        if one != other and not one.startswith("127."):
+            return False
+    return True
