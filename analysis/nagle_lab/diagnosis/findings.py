@@ -182,14 +182,14 @@ class Findings:
         return self.rejected.total() - self.rejected[Rejected.NOT_LATE]
 
     def _count_idle(self, gaps: Columns) -> None:
-        judged = {name: gaps[name] for name in ("connection", *idle_gaps.COLUMNS)}
+        counted = {name: gaps[name] for name in ("connection", *idle_gaps.COLUMNS)}
         if self._are_some_left_out:
             rows = rows_where(Involved(self.connections, gaps["connection"]).rows("left_out") == 0)
             if not len(rows):
                 return
-            judged = {name: pick(column, rows) for name, column in judged.items()}
-        involved = Involved(self.connections, judged["connection"])
-        idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(judged, involved)))
+            counted = {name: pick(column, rows) for name, column in counted.items()}
+        involved = Involved(self.connections, counted["connection"])
+        idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(counted, involved)))
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved, asked: set[int]) -> None:
         """Count what is no stall; the kernel was ``asked`` about the candidates of these rows."""
@@ -211,8 +211,8 @@ class Findings:
 
     def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:
         """How long data was held until an ACK that was not delayed."""
-        since = candidates["trigger_to_ack"] + candidates["ack_to_release"]
-        waits = pick(since, rows)  # at the peer most of the round trip is from the ACK to the release
+        # At the peer most of the round trip is from the ACK to the release.
+        waits = pick(candidates["trigger_to_ack"] + candidates["ack_to_release"], rows)
         add_all(self.round_trips, waits)
         _sum_up(involved, "round_trips", pick(involved.of, rows), waits)
         by_server = total(pick(candidates["side"] != involved.rows("client"), rows))
@@ -275,12 +275,10 @@ def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:
     """Exchanges with an unresolved candidate and no stall; an exchange may have several."""
     connection, exchange = candidates["connection"], candidates["exchange"]
     span = highest(exchange) + 1
-    unsure, stalled = (
-        pick(connection * span + exchange, rows)
-        for rows in (in_order([rows for _, rows in judged.unresolved]), in_order(judged.stalls))
-    )
-    keys = distinct(unsure)
-    return len(keys) - total(among(keys, stalled)) if len(keys) else 0
+    keys = connection * span + exchange
+    unsure = distinct(pick(keys, in_order([rows for _, rows in judged.unresolved])))
+    stalled = pick(keys, in_order(judged.stalls))
+    return len(unsure) - total(among(unsure, stalled)) if len(unsure) else 0
 
 
 def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: Column) -> None:
@@ -302,7 +300,7 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
     involved.fill_in("first_stalled", select(first < 0, earliest, first))
     involved.fill_in("last_stalled", replaced(before, connection, exchange))
     open_ones, server_first = (pick(involved.column(name), connection) for name in ("open_exchange", "server_first"))
-    unanswered = rows_where(_is_unanswered(exchange, open_ones, server_first))
+    unanswered = rows_where((exchange == open_ones) | ((server_first > 0) & (exchange == 0)))
     connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)
     _increase(involved, "exchanges", connection)
     _increase(involved, "repeat_exchanges", pick(connection, rows_where(exchange > 0)))
@@ -323,7 +321,3 @@ def _sum_up(involved: Involved, name: str, connections: Column, ns: Column) -> N
 def _in_order_of(names: type[Name], counted: Counter[Name]) -> Counter[Name]:
     """The same counts in the order of their names, whichever program had them first."""
     return Counter({name: counted[name] for name in names if counted[name]})
-
-
-def _is_unanswered(number: Column, open_number: Column, server_first: Column) -> Column:
-    return (number == open_number) | ((server_first > 0) & (number == 0))
