@@ -50,7 +50,8 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
             return KernelSplit(nothing, 0, _set_aside_unwritten(late, set(), said, just_before, judged))
         _reject_unwritten(late, said, judged)
         return KernelSplit(nothing, 0, nothing)
-    waited, holding = [said.waited[int(row)] for row in waiting.row], set(map(int, distinct(waiting.connection)))
+    holding = set(map(int, distinct(waiting.connection)))
+    waited = [said.waited[int(row)] for row in waiting.row]
     typical = percentile(waited, 50)
     others = _set_aside_unwritten(late, holding, said, min(just_before, typical), judged)
     if 2 * len(waiting) >= len(others):
@@ -100,8 +101,12 @@ def _set_aside_unwritten(
     unsure: list[int] = []
     for group in groups(connections):
         number, its_own = int(connections[group[0]]), late.picked(group)
-        if number not in holding and _had_not_written(its_own, said, just_before):
-            (unsure if _is_seldom(its_own, said) else unwritten).append(number)
+        if number in holding or not _had_not_written(its_own, said, just_before):
+            continue
+        if _is_seldom(its_own, said):
+            unsure.append(number)
+        else:
+            unwritten.append(number)
     judged.leave_open(late.among(connections, sorted(unsure)), Obstacle.OWN_PACE)
     _reject_unwritten(late.among(connections, sorted(unwritten)), said, judged)
     return late.not_among(connections, sorted(unsure + unwritten))

@@ -210,9 +210,9 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
         if number not in frames or not beside[number]:
             continue
         first, last = frames[number]
-        triggers, releases = (pick(column, group) for column in (c.trigger_frame, c.release_frame))
+        triggers, releases = pick(c.trigger_frame, group), pick(c.release_frame, group)
         held = total(pick(seems_held, group))
-        before, after = (pick(group, rows_where(releases < first)), pick(group, rows_where(triggers > last)))
+        before, after = pick(group, rows_where(releases < first)), pick(group, rows_where(triggers > last))
         kept += [
             part
             for part in (before, after)

@@ -25,6 +25,7 @@ from nagle_lab.diagnosis.observed.enough import (
 )
 from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, below_near
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds
+from nagle_lab.diagnosis.observed.programs import by_connection
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
@@ -158,9 +159,9 @@ def _are_nearly_all_merged(prompt: Candidates, observed: Observed) -> bool:
 
 def _of_the_same_lengths(prompt: Candidates, held: Candidates) -> Candidates:
     """Those whose trigger and release are as long as of one that a pure ACK released: the others may be answers."""
-    of_held, of_prompt = (zip(listed(c.trigger_bytes), listed(c.released_bytes), strict=True) for c in (held, prompt))
-    lengths = set(of_held)
-    return prompt.picked([row for row, both in enumerate(of_prompt) if both in lengths])
+    lengths = set(zip(listed(held.trigger_bytes), listed(held.released_bytes), strict=True))
+    both = zip(listed(prompt.trigger_bytes), listed(prompt.released_bytes), strict=True)
+    return prompt.picked([row for row, these in enumerate(both) if these in lengths])
 
 
 def _has_second_sign(middle: float, prompt: Candidates, c: Candidates, observed: Observed) -> bool:
@@ -252,8 +253,8 @@ def _is_later_than_kernel(prompt: Candidates, observed: Observed) -> bool:
 
 def _times_not_held(c: Candidates, observed: Observed) -> int:
     """How often the program sent small data beside unacknowledged small data, on the connections of ``c``."""
-    of_these, counts = set(listed(c.connection)), observed.program.sent_without_waiting()
-    return sum(count for (_, connection), count in counts.items() if connection in of_these)
+    counts = by_connection(observed.program.sent_without_waiting())
+    return sum(counts[int(connection)] for connection in distinct(c.connection))
 
 
 def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Observed) -> bool:
@@ -265,8 +266,8 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
     if len(held) >= REPEATED and middle <= as_soon * percentile(held.ack_to_release, 50):
         return True
     if observed.nearer_end == "peer":  # handshakes must agree: a few of the peer's ACKs may be slow by chance
-        ends = observed.program.reactions, observed.program.peer_reactions
-        answers, theirs = (below_near(end.handshake) for end in ends)
+        answers = below_near(observed.program.reactions.handshake)
+        theirs = below_near(observed.program.peer_reactions.handshake)
         if not answers or not theirs or percentile(theirs, 50) <= 2 * percentile(answers, 50):
             return False
     return middle <= _slowest_like_syns(observed) and (middle <= HELD or _are_alike(prompt, middle))
@@ -300,9 +301,9 @@ def _early_acks_release(c: Candidates, observed: Observed) -> bool:
 
     Then Nagle's algorithm is on.
     """
-    low, high = (
-        round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, _slowest_like_syns(observed))
-    )
+    low, high = 0.0, _slowest_like_syns(observed)
+    if observed.is_away:
+        low, high = round_trip_bounds(observed.sender_fastest)
     prompt = len(observed.early.on_connections_of(c).released_within(low, high))
     return prompt >= REPEATED and _times_not_held(c, observed) <= HARDLY_ANY * prompt
 
@@ -318,18 +319,24 @@ def _are_by_a_clock(prompt: Candidates, observed: Observed) -> bool:
     if merged < max(SOME_OF * len(prompt), CONCLUSIVE) or unanswered < REPEATED:
         return False
     strays = []
-    connections, sizes, times = prompt.connection, prompt.released_bytes, prompt.trigger_to_release
-    for group in groups(connections):
-        stray = _stray(*([int(number) for number in pick(column, group)] for column in (sizes, times)))
-        strays += [stray] * (len(group) >= CONCLUSIVE)
+    for group in groups(prompt.connection):
+        if len(group) >= CONCLUSIVE:
+            sizes = [int(size) for size in pick(prompt.released_bytes, group)]
+            times = [int(ns) for ns in pick(prompt.trigger_to_release, group)]
+            strays.append(_stray(sizes, times))
     return bool(strays) and percentile(strays, 50) <= STEADY_RATE and percentile(strays, 90) < 1
 
 
 def _stray(sizes: list[int], times: list[int]) -> float:
-    """How far the sum of the sizes strays from a constant rate, in standard deviations of a random walk."""
+    """How far the sum of the sizes strays from a constant rate, in standard deviations of a random walk.
+
+    More than any limit if all sizes are equal.
+    """
     rate, step = sum(sizes) / max(sum(times), 1), pstdev(sizes)
+    if not step:
+        return 2.0
     sums = list(accumulate(size - rate * time for size, time in zip(sizes, times, strict=True)))
-    return (max(sums) - min(sums)) / (step * math.sqrt(len(sizes))) if step else 2.0
+    return (max(sums) - min(sums)) / (step * math.sqrt(len(sizes)))
 
 
 def _grows_with_the_wait(c: Candidates) -> bool:
@@ -337,9 +344,8 @@ def _grows_with_the_wait(c: Candidates) -> bool:
 
     The same holds for answers that bring all that has come up since the previous question (polling).
     """
-    sizes, waits = (
-        [int(number) for number in column[:MOST_LOOKED_AT]] for column in (c.released_bytes, c.trigger_to_ack)
-    )
+    sizes = [int(size) for size in c.released_bytes[:MOST_LOOKED_AT]]
+    waits = [int(ns) for ns in c.trigger_to_ack[:MOST_LOOKED_AT]]
     if len(sizes) < GROWS_LEAST or min(sizes) == max(sizes) or min(waits) == max(waits):
         return False
     closeness: float = correlation(_ranked(sizes), _ranked(waits))
@@ -430,8 +436,9 @@ def _sent_unasked(c: Candidates, observed: Observed, piggybacked: Candidates) ->
 
     Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
     """
-    fastest, largest = observed.sender_fastest, percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
-    return c.only((c.pure > 0) & (c.ack_to_release - fastest >= NOT_RELEASED_AFTER) & (c.released_bytes <= largest))
+    largest = percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
+    are_late = c.ack_to_release - observed.sender_fastest >= NOT_RELEASED_AFTER
+    return c.only((c.pure > 0) & are_late & (c.released_bytes <= largest))
 
 
 def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool:

@@ -58,5 +58,5 @@ def _outlasts_growth(held: Candidates, observed: Observed) -> bool:
         if sent_two or is_other:
             two_at_once += REPEATED if is_other else sent_two
             first = int(of_one.first_not_held[0])
-            at_first += len(group) if not first else total(of_one.release_frame < first)
+            at_first += total(of_one.release_frame < first) if first else len(group)
     return at_first >= REPEATED and two_at_once >= REPEATED
