@@ -87,9 +87,10 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     prompt = _prompt_ones(pure - paced, observed, judged)
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
     comparable = _comparable(pure, observed.sender_fastest)
+    often = 2 if len(prompt) >= CONCLUSIVE else 1
     if len(prompt) and (
         follows_ack(comparable - sent_later(comparable, pure, observed)) is False
-        or pauses_anyway(prompt, observed.early, observed.sender_fastest, often=1 + (len(prompt) >= CONCLUSIVE))
+        or pauses_anyway(prompt, observed.early, observed.sender_fastest, often)
         or _is_one_in_flight(prompt, observed)
         or (not is_slow_link and _is_slower_than_kernel(prompt, observed))
         or _is_sooner_than_anything(prompt, observed)
@@ -260,19 +261,19 @@ def _judge_close_ones(pure: Candidates, expected: _Expected, observed: Observed,
     not tell, what came nearly as soon as expected, if more than hardly any did.
     """
     close = pure.released_within(expected.soonest, 2 * expected.latest)
-    chance = pure.none
+    unsure = chance = pure.none
     if follows_ack(pure) or _are_as_soon_behind_early_acks(pure, observed.early, expected):
-        close = pure
+        unsure = pure
     elif timestamps_tell(pure):
         at_once = sent_at_once(pure)
-        if are_chance(at_once, pure) and len(at_once) <= A_FEW * len(pure):
-            at_once = pure.none
-        close, chance = at_once, _not_by_one_clock(close, expected.round_trip) - at_once
-    elif len(close) <= HARDLY_ANY * len(pure) or _is_none_as_soon(close, expected.answers, expected.round_trip):
-        close = pure.none
-    judged.leave_open(close, Obstacle.PATH_VARIES)
+        if len(at_once) > A_FEW * len(pure) or not are_chance(at_once, pure):
+            unsure = at_once
+        chance = _not_by_one_clock(close, expected.round_trip) - unsure
+    elif len(close) > HARDLY_ANY * len(pure) and not _is_none_as_soon(close, expected.answers, expected.round_trip):
+        unsure = close
+    judged.leave_open(unsure, Obstacle.PATH_VARIES)
     judged.leave_open(chance, Obstacle.COINCIDENCE)
-    judged.reject(pure - close - chance, Rejected.LATER_RELEASE)
+    judged.reject(pure - unsure - chance, Rejected.LATER_RELEASE)
 
 
 def _are_as_soon_behind_early_acks(pure: Candidates, early: Candidates, expected: _Expected) -> bool:
@@ -320,9 +321,8 @@ def _held_where_others_do_not(pure: Candidates, observed: Observed) -> Candidate
     """
     others = pure.not_among(pure.connection, list(observed.sent_before))
     held = others if len(others) < REPEATED else held_away(others, replace(observed, sent_before=Counter()), Judged())
-    soonest, latest = round_trip_bounds(observed.sender_fastest)
-    are_prompt = all(soonest <= release <= latest for release in held.ack_to_release)
-    return held if are_prompt else pure.none
+    prompt = held.released_within(*round_trip_bounds(observed.sender_fastest))
+    return held if len(prompt) == len(held) else pure.none
 
 
 def _with_those_held_up(
@@ -411,7 +411,7 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
     soonest = min(reactions.by_kernel, default=fastest)
     if soonest - percentile(releases, 50) < middle_half(releases) and follows_ack(prompt):
         return False
-    sooner = (prompt.ack_to_release < fastest) & (prompt.echo != Echo.AFTER)
+    sooner = (releases < fastest) & (prompt.echo != Echo.AFTER)
     enough = len(reactions.by_kernel) + len(reactions.data) >= CONCLUSIVE
     return enough and len(prompt) >= COMPARABLE and 2 * total(sooner) > len(prompt)
 

@@ -241,8 +241,9 @@ def _handshakes_are_as_late(late: Candidates, observed: Observed) -> bool:
     """
     peer_fastest, program = observed.peer_fastest, observed.program
     least = percentile(late.late_by(peer_fastest), 10) - PATH_JITTER / 2 + observed.setting.resolution
-    ends = [program.peer_reactions, *([program.reactions] if peer_fastest >= AT_CAPTURE_POINT else [])]
-    handshakes = [end.handshake_more for end in ends]
+    handshakes = [program.peer_reactions.handshake_more]
+    if peer_fastest >= AT_CAPTURE_POINT:
+        handshakes.append(program.reactions.handshake_more)
     return any(sum(ns >= least for ns in more) >= max(2, A_FEW * len(more)) for more in handshakes)
 
 

@@ -109,7 +109,7 @@ def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidat
 
     But leave them open if data of all those connections together comes so often that it may have arrived by chance.
     """
-    if _expected_of_any(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
+    if _expected_arrivals_of_any(behind_arrivals) > HARDLY_ANY * len(behind_arrivals):
         judged.reject(pure - near, Rejected.LATER_RELEASE)
         judged.leave_open(near, Obstacle.LIKE_A_PROGRAM)
         return
@@ -118,14 +118,14 @@ def _judge_relayed(pure: Candidates, near: Candidates, behind_arrivals: Candidat
     judged.relays += Counter(PassedOn(*one) for one in both)
 
 
-def _expected(behind: Candidates) -> float:
+def _expected_arrivals(behind: Candidates) -> float:
     """Before how many of these releases data would have arrived by chance, as often as its connection has any."""
     both = zip(behind.ack_to_release, behind.arrives_every, strict=True)
     return sum(min(int(release) / max(int(every), 1), 1) for release, every in both)
 
 
-def _expected_of_any(behind: Candidates) -> float:
-    """As :func:`_expected`, but data of any of those connections counts: one may come instead of another."""
+def _expected_arrivals_of_any(behind: Candidates) -> float:
+    """As :func:`_expected_arrivals`, but data of any of those connections counts: one may come instead of another."""
     every_of = dict(zip(listed(behind.arrival), listed(behind.arrives_every), strict=True))
     in_a_ns = sum(1 / max(int(every), 1) for every in every_of.values())
     return sum(min(int(release) * in_a_ns, 1) for release in behind.ack_to_release)
@@ -133,7 +133,7 @@ def _expected_of_any(behind: Candidates) -> float:
 
 def _arrive_by_chance(behind: Candidates, near: Candidates) -> bool:
     """Whether no more releases follow arrivals than chance explains, with three standard deviations."""
-    by_chance = _expected(behind) / len(behind) * len(near)
+    by_chance = _expected_arrivals(behind) / len(behind) * len(near)
     return not is_more_than_chance(len(behind), by_chance)
 
 

@@ -75,10 +75,8 @@ def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
     observed = observe(program, setting, c)
     late = _set_aside_unread(late_candidates(c, observed, judged), judged)
     if not len(late):
-        judged.leave_open(
-            without_ack.only(without_ack.trigger_to_ack >= LEAST_DELAY),
-            Obstacle.CAPTURE_INCOMPLETE,
-        )
+        may_be_late = without_ack.only(without_ack.trigger_to_ack >= LEAST_DELAY)
+        judged.leave_open(may_be_late, Obstacle.CAPTURE_INCOMPLETE)
         return judged
     usual = late.usual_wait
     waiting, at_least, rest = split_by_kernel(late, observed, judged)
@@ -149,15 +147,14 @@ def _leave_open_as_late_as_kernel(others: Candidates, observed: Observed, timed:
         others = others.not_among(others.row, rows)
     if len(others) != timed.rejected_by[Rejected.LATER_RELEASE]:
         return  # for other reasons
-    _, latest = round_trip_bounds(observed.sender_fastest)
-    reactions = observed.program.reactions
-    fastest = observed.sender_fastest
+    fastest, reactions = observed.sender_fastest, observed.program.reactions
+    _, latest = round_trip_bounds(fastest)
     quick = [*reactions.handshake, *(ns for ns in reactions.ack if ns < fastest + DELAYED)]
     if fastest >= FAR:
         quick += [ns for ns in reactions.data if ns < 2 * fastest]
     if len(quick) < COMPARABLE or percentile(quick, 75) <= latest:
         return
-    slowest = percentile(quick, 90) + slack(observed.sender_fastest)
+    slowest = percentile(quick, 90) + slack(fastest)
     timed.leave_open_after_all(others.released_within(latest, slowest), Rejected.LATER_RELEASE, Obstacle.PATH_VARIES)
 
 
@@ -289,16 +286,15 @@ def _set_aside_pauses(held: Candidates, pure: Candidates, judged: Judged) -> Can
     They are pauses that happened to end with the ACK: their data was held for next to nothing.
     """
     not_held = pure - held
-    often = {number: count for number, count in how_often(not_held.connection).items() if count >= REPEATED}
-    beside = held.among(held.connection, list(often))
+    often = [number for number, count in how_often(not_held.connection).items() if count >= REPEATED]
+    beside = held.among(held.connection, often)
     found: list[Column] = []
     for group in groups(beside.connection):
         some, number = beside.picked(group), int(beside.connection[group[0]])
-        if len(some) < often[number]:
-            rest = not_held.only(not_held.connection == number)
-            if middle_half(rest.trigger_to_release) < 3 * MS:
-                earliest = percentile(rest.trigger_to_release, 25) - MS
-                found.append(pick(group, rows_where(some.trigger_to_release >= earliest)))
+        rest = not_held.only(not_held.connection == number)
+        if len(some) < len(rest) and middle_half(rest.trigger_to_release) < 3 * MS:
+            earliest = percentile(rest.trigger_to_release, 25) - MS
+            found.append(pick(group, rows_where(some.trigger_to_release >= earliest)))
     pauses = beside.picked(in_order(found))
     judged.reject(pauses, Rejected.LATER_RELEASE)
     return held - pauses
