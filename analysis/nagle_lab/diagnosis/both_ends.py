@@ -9,7 +9,7 @@ compared. docs/proof.md, "Two captures of the same traffic".
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from nagle_lab.diagnosis.observed.observed import NEAR, SOONER_AT_HOME
 from nagle_lab.diagnosis.same_connections import Row, SameConnection, have_common_ends, pair_connections
@@ -35,6 +35,14 @@ _key = itemgetter(*(_CANDIDATE[name] for name in ("connection", "side", "trigger
 def candidate_key(row: Row) -> CandidateKey:
     """The key of a row of the own candidates."""
     return cast(CandidateKey, _key(row))
+
+
+class _Release(NamedTuple):
+    """Data that followed other data, by the own numbers."""
+
+    connection: int
+    side: int
+    seq: int
 
 
 class BothEnds:
@@ -93,9 +101,10 @@ class BothEnds:
 
         There the peers answer later than these sides, or these sides answer later in the other capture.
         """
-        answers = (self._pairs[number].answers(side) for number, side in sides)
-        its, peers, elsewhere = map(min, zip(*answers, strict=True))
-        return bool(peers >= NEAR or 0 <= its <= SOONER_AT_HOME * max(peers, elsewhere))
+        answers = [self._pairs[number].answers(side) for number, side in sides]
+        soonest = min(one.side for one in answers)
+        peers, elsewhere = min(one.peer for one in answers), min(one.side_elsewhere for one in answers)
+        return peers >= NEAR or 0 <= soonest <= SOONER_AT_HOME * max(peers, elsewhere)
 
     def resolution(self, sides: Iterable[tuple[int, int]]) -> int:
         """The resolution of the clock, ns, that shows how soon these sides of connections send."""
@@ -182,26 +191,25 @@ class BothEnds:
     def _merge_candidates(self, counterparts: list[int | None]) -> None:
         sent_before, lacks_ack = set(self._sent_before_there()), set(self._without_ack_there())
         for place, (row, counterpart) in enumerate(zip(self._own.candidate.rows(), counterparts, strict=True)):
-            number, side, _, release = candidate_key(row)
-            merged, pair = list(row), self._pairs.get(number)
-            if pair and counterpart is not None:
+            number, side, _, seq = candidate_key(row)
+            merged, release = list(row), _Release(number, side, seq)
+            if counterpart is not None:
                 theirs = list(self._other.candidate.row(counterpart))
                 theirs[_CANDIDATE["arrival"]] = self._number_here(theirs[_CANDIDATE["arrival"]])
-                _merge_candidate(merged, theirs, pair)
+                _merge_candidate(merged, theirs, self._pairs[number])
                 self.together.append(place)
             else:
                 merged[_CANDIDATE["under_way"]] = self._fastest_ack(number, 1 - side)
-                if (number, side, release) in sent_before:
+                if release in sent_before:
                     merged[_CANDIDATE["echo"]] = Echo.BEFORE
                     self.together.append(place)
-                elif (
-                    pair
-                    and row[_CANDIDATE["ack_frame"]]
-                    and (number, side, release) not in lacks_ack
-                    and pair.is_shown_there(side, release)
-                ):
+                elif row[_CANDIDATE["ack_frame"]] and release not in lacks_ack and self._is_shown_there(release):
                     self.denied.append(place)
             self.tables.candidate.add(*merged)
+
+    def _is_shown_there(self, release: _Release) -> bool:
+        pair = self._pairs.get(release.connection)
+        return pair is not None and pair.is_shown_there(release.side, release.seq)
 
     def _fastest_ack(self, number: int, side: int) -> int:
         fastest: int = self._own.connection.row(number)[_CONNECTION["fastest_ack", side]]
@@ -219,27 +227,24 @@ class BothEnds:
             self.tables.connection.put(number, row)
         return numbers.get(other, -1)
 
-    def _sent_before_there(self) -> Iterator[tuple[int, int, int]]:
-        """What was sent before the ACK of the previous data had arrived, by its timestamps in the other capture.
-
-        Yields the own number of the connection, the side, and the sequence number.
-        """
+    def _sent_before_there(self) -> Iterator[_Release]:
+        """What was sent before the ACK of the previous data had arrived, by its timestamps in the other capture."""
         return self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.BEFORE)
 
-    def _without_ack_there(self) -> Iterator[tuple[int, int, int]]:
-        """The same for data if the other capture lacks the ACK before it, or may lack it."""
+    def _without_ack_there(self) -> Iterator[_Release]:
+        """What the other capture has without the ACK before it, or perhaps without it."""
         yield from self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.UNKNOWN)
         yield from self._releases_there(self._other.candidate, _CANDIDATE["ack_frame"], 0)
 
-    def _releases_there(self, table: Table, column: int, value: int) -> Iterator[tuple[int, int, int]]:
-        """The same for the other capture's rows with that value in that column."""
+    def _releases_there(self, table: Table, column: int, value: int) -> Iterator[_Release]:
+        """The releases in the other capture's rows with that value in that column."""
         connection, side, release = (table.layout.columns[name] for name in ("connection", "side", "release_seq"))
         for row in table.rows():
             if row[connection] in self._numbers and row[column] == value:
                 number = self._numbers[row[connection]]
                 pair = self._pairs[number]
                 at = row[side] ^ pair.are_swapped
-                yield number, at, pair.seq_here(at, row[release])
+                yield _Release(number, at, pair.seq_here(at, row[release]))
 
 
 def _merge_candidate(row: list[Any], other: Row, pair: SameConnection) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from nagle_lab.diagnosis.left_out import MAY_BE_RANDOM
 from nagle_lab.diagnosis.observed.connection_columns import PackedEnd, packed_end
@@ -27,6 +27,14 @@ _OF_SIDE = (
 FEWER_ACKS = 0.5  # times as many: if a filter left out packets without data, there are hardly any
 
 _HALF = 1 << 31  # of all sequence numbers: one that is this far behind another comes before it (RFC 9293 §3.4)
+
+
+class Answers(NamedTuple):
+    """How soon one side of a connection and its peer answer, ns."""
+
+    side: int  # in the capture nearer to that side
+    peer: int  # in the same capture
+    side_elsewhere: int  # in the other capture
 
 
 class SameConnection:
@@ -60,11 +68,8 @@ class SameConnection:
 
         Not to its packets with data: segmentation offload makes one of several, at one end only.
         """
-        packets, data, received = (
-            self.both("packets", side),
-            self.both("data_segments", side),
-            self.both("payload", 1 - side),
-        )
+        packets, data = self.both("packets", side), self.both("data_segments", side)
+        received = self.both("payload", 1 - side)
         without_data = [packets[at] - data[at] for at in (0, 1)]
         shares = [without_data[at] / max(received[at], 1) for at in (0, 1)]
         return max(without_data) >= COMPARABLE and min(shares) < FEWER_ACKS * max(shares)
@@ -92,17 +97,16 @@ class SameConnection:
 
         0 if perhaps only late ACKs show it, because the connection began before that capture.
         """
-        row, there = (self._other, side ^ self.are_swapped) if self.is_ack_from_other[side] else (self._own, side)
-        fastest: int = max(row[_CONNECTION["fastest_ack", there]], 0)
-        return 0 if fastest >= DELAYED and not row[_CONNECTION["syns"]] else fastest
+        nearer = int(self.is_ack_from_other[side])
+        fastest = max(self.both("fastest_ack", side)[nearer], 0)
+        has_syns = (self._own, self._other)[nearer][_CONNECTION["syns"]]
+        return 0 if fastest >= DELAYED and not has_syns else fastest
 
-    def answers(self, side: int) -> tuple[int, int, int]:
-        """How soon that side and its peer answer in the capture nearer to the side, and how soon the side in the
-        other; ns.
-        """
-        at = int(self.is_other_nearer[side])
+    def answers(self, side: int) -> Answers:
+        """How soon that side answers, and its peer."""
+        nearer = int(self.is_other_nearer[side])
         its, peers = self.both("fastest_ack", side), self.both("fastest_ack", 1 - side)
-        return its[at], peers[at], its[1 - at]
+        return Answers(its[nearer], peers[nearer], its[1 - nearer])
 
     @property
     def are_both_near(self) -> bool:
@@ -147,12 +151,11 @@ def pair_connections(own: Tables, other: Tables, resolutions: tuple[int, int]) -
     pairs: dict[int, SameConnection] = {}
     for keys_of in (_ends_of_streams, _releases):
         paired_there = {pair.other_number for pair in pairs.values()}
-        there = {key: found for key, *found in keys_of(other, paired_there)}
+        there = {one.key: one for one in keys_of(other, paired_there)}
         for key, number, side in keys_of(own, pairs):
-            if number not in pairs and key in there:
-                its_number, its_side = there[key]
-                rows = own.connection.row(number), other.connection.row(its_number)
-                pairs[number] = SameConnection(*rows, side != its_side, resolutions)
+            if number not in pairs and (same := there.get(key)):
+                rows = own.connection.row(number), other.connection.row(same.number)
+                pairs[number] = SameConnection(*rows, side != same.side, resolutions)
     return pairs
 
 
@@ -166,10 +169,17 @@ def ends_of(row: Row) -> frozenset[PackedEnd]:
     return frozenset((packed_end(row, 0), packed_end(row, 1)))
 
 
-def _ends_of_streams(tables: Tables, paired: Container[int]) -> Iterator[tuple[Any, int, int]]:
-    """Keys of each connection that is not ``paired``, its number, and a side of it: the same side in each capture.
+class _Keyed(NamedTuple):
+    """A connection and a key that it has in each capture, with the same side of it."""
 
-    A key is the number with which a side begins or ends, with address and port of both; or those of both sides alone.
+    key: Any
+    number: int  # of the connection
+    side: int
+
+
+def _ends_of_streams(tables: Tables, paired: Container[int]) -> Iterator[_Keyed]:
+    """Keys of each connection that is not ``paired``: the number with which a side begins or ends, with address and
+    port of both; or those of both sides alone.
     """
     for number, row in _but(paired, tables.connection):
         ends = ends_of(row)
@@ -177,20 +187,21 @@ def _ends_of_streams(tables: Tables, paired: Container[int]) -> Iterator[tuple[A
             both = row[_CONNECTION[name, 0]], row[_CONNECTION[name, 1]]
             for side in (0, 1):
                 if both[side] >= 0:
-                    yield (name, both[side], packed_end(row, side), ends), number, side
+                    yield _Keyed((name, both[side], packed_end(row, side), ends), number, side)
             if min(both) >= MAY_BE_RANDOM and both[0] != both[1]:
-                yield (name, frozenset(both)), number, both.index(min(both))
+                yield _Keyed((name, frozenset(both)), number, both.index(min(both)))
 
 
-def _releases(tables: Tables, paired: Container[int]) -> Iterator[tuple[Any, int, int]]:
-    """The same, but with the sequence number of small data that followed other data, and address and port of both."""
+def _releases(tables: Tables, paired: Container[int]) -> Iterator[_Keyed]:
+    """Other keys: the sequence number of small data that followed other data, with address and port of both."""
     connections = {number: (row, ends_of(row)) for number, row in _but(paired, tables.connection)}
     for table in (tables.candidate, tables.no_wait) if connections else ():
         connection, side, release = (table.layout.columns[name] for name in ("connection", "side", "release_seq"))
         for row in table.rows():
             if row[connection] in connections:
                 of_connection, ends = connections[row[connection]]
-                yield (row[release], packed_end(of_connection, row[side]), ends), row[connection], row[side]
+                key = row[release], packed_end(of_connection, row[side]), ends
+                yield _Keyed(key, row[connection], row[side])
 
 
 def _but(paired: Container[int], connections: Table) -> Iterator[tuple[int, Row]]:
