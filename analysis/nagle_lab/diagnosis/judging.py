@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.diagnosis.both_ends import BothEnds
 from nagle_lab.diagnosis.observed.candidates import Candidates, by_program
-from nagle_lab.diagnosis.observed.columns import Column, Columns, as_column, chunks, distinct
+from nagle_lab.diagnosis.observed.columns import Column, Columns, as_column, chunks, distinct, highest, total
 from nagle_lab.diagnosis.observed.connection_columns import Involved, socket_address
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.kernel_answers import AnswersBySocket
@@ -128,28 +128,18 @@ class Judge:
 
     def _setting_of(self, c: Candidates, setting: Setting, both_ends: BothEnds | None) -> Setting:
         """The setting by the connections of these candidates only: their clock, and segments astray."""
-        if both_ends:
-            sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
-            at_sender, resolution = both_ends.is_at(sides), both_ends.resolution(sides)
-            return replace(self._with_astray(c, setting), is_at_sender=at_sender, resolution=resolution)
-        if not setting.astray_share and self._coarsest == setting.resolution:
+        if not both_ends and not setting.astray_share and self._coarsest == setting.resolution:
             return setting
-        columns, numbers = self._connections.layout.columns, map(int, distinct(c.connection))
-        steps = [self._connections.row(number)[columns["clock_step"]] for number in numbers]
-        return replace(self._with_astray(c, setting), resolution=max(setting.resolution, *steps))
-
-    def _with_astray(self, c: Candidates, setting: Setting) -> Setting:
-        """The setting with the share of segments that are astray on the connections of these candidates."""
-        columns = self._connections.layout.columns
-        sent = lost = swapped = 0
-        for number in map(int, distinct(c.connection)):
-            row = self._connections.row(number)
-            for side in (0, 1):
-                sent += row[columns["data_segments", side]]
-                lost += row[columns["lost", side]]
-                swapped += row[columns["swapped", side]]
+        its = Involved(self._connections, c.connection)
+        sent, lost, swapped = (
+            sum(total(its.column((name, side))) for side in (0, 1)) for name in ("data_segments", "lost", "swapped")
+        )
         astray = Astray(sent, lost, swapped)
-        return replace(setting, astray_share=astray.share, swapped_share=astray.swapped_share)
+        setting = replace(setting, astray_share=astray.share, swapped_share=astray.swapped_share)
+        if not both_ends:
+            return replace(setting, resolution=max(setting.resolution, highest(its.column("clock_step"))))
+        sides = {(int(number), int(side)) for number, side in zip(c.connection, c.side, strict=True)}
+        return replace(setting, is_at_sender=both_ends.is_at(sides), resolution=both_ends.resolution(sides))
 
 
 def _are_on_loopback(connections: Table, numbers: Column) -> bool:
