@@ -185,11 +185,7 @@ class Analysis:
             results = self._summarize(own, seen), other._summarize(its, seen_there)
             return pair_of(results, (own.tables, its.tables), seen)
 
-    def _summarize(
-        self,
-        engine: Engine,
-        both_ends: "BothEnds | None" = None,
-    ) -> "Result":
+    def _summarize(self, engine: Engine, both_ends: "BothEnds | None" = None) -> "Result":
         """The result of what the engine found; with two captures of the same traffic, by what both show."""
         # Imported this late, so that a caller can import them while a large capture is being read.
         from nagle_lab.diagnosis.findings import find  # noqa: PLC0415

@@ -66,7 +66,7 @@ def _with_those_alike(
     """Those that waited, and the others that left as soon after the ACK and may have been written by then."""
     latest = min(highest(waiting.ack_to_release), max(PAUSE, percentile(waiting.ack_to_release, 90)))
     is_alike = (others.ack_to_release <= latest) & (others.echo != Echo.BEFORE)
-    alike = [row for row in map(int, others.only(is_alike).row) if _is_not_denied(row, typical, said)]
+    alike = [row for row in map(int, others.only(is_alike).row) if _may_have_been_written(row, typical, said)]
     return others.among(others.row, sorted({*map(int, waiting.row), *alike}))
 
 
@@ -138,7 +138,7 @@ def _is_seldom(late: Candidates, said: AnswersByCandidate) -> bool:
     return 2 * asked < total(late.at - late.trigger_to_release <= said.until)
 
 
-def _is_not_denied(row: int, long: float, said: AnswersByCandidate) -> bool:
+def _may_have_been_written(row: int, long: float, said: AnswersByCandidate) -> bool:
     """Whether the kernel did not say, less than ``long`` ns before the ACK, that nothing waited."""
     return row not in said.unwritten or row in said.waited or said.unwritten[row] + SLOWEST_NS >= long
 

@@ -7,13 +7,7 @@ docs/proof.md, rule 2.
 from collections import Counter
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import (
-    highest,
-    listed,
-    lowest,
-    percentile,
-    total,
-)
+from nagle_lab.diagnosis.observed.columns import highest, listed, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, Observed
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT

@@ -107,7 +107,8 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         return
     held = held.on_connections_of(prompt)
     is_kernel = _is_kernel(middle, prompt, held, observed)
-    merged = _were_merged(prompt, observed)
+    are_most_merged = _are_nearly_all_merged(prompt, observed) and _ever_released_early(observed)
+    merged = are_most_merged or _are_by_a_clock(prompt, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
     if (is_kernel and (merged or grows)) or (merged and _are_alike(prompt, middle)):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
@@ -144,13 +145,6 @@ def _answers_as_soon(prompt: Candidates, observed: Observed) -> bool:
     """Whether data comes as soon if the peer's data acknowledged nothing new, and so released nothing."""
     no_new_ack = observed.program.reactions.no_new_ack
     return len(no_new_ack) >= COMPARABLE and percentile(no_new_ack, 50) <= 2 * percentile(prompt.ack_to_release, 50)
-
-
-def _were_merged(prompt: Candidates, observed: Observed) -> bool:
-    """Whether writes were merged while they waited: nearly all of them, or those of an end that writes by a clock."""
-    if _are_nearly_all_merged(prompt, observed) and _ever_released_early(observed):
-        return True
-    return _are_by_a_clock(prompt, observed)
 
 
 def _are_nearly_all_merged(prompt: Candidates, observed: Observed) -> bool:

@@ -191,8 +191,8 @@ def _by_cause(gaps: Gaps, all_corked: Column) -> CauseTotals:
 def add_totals(totals: CauseTotals, more: CauseTotals) -> None:
     """Add ``more`` to ``totals``, in place."""
     for cause, (count, ns) in more.items():
-        before = totals.get(cause, (0, 0))
-        totals[cause] = (before[0] + count, before[1] + ns)
+        count_before, ns_before = totals.get(cause, (0, 0))
+        totals[cause] = (count_before + count, ns_before + ns)
 
 
 def recategorized(gaps: Gaps, cause: Cause) -> CauseTotals:
