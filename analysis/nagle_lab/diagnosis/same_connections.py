@@ -79,8 +79,7 @@ class SameConnection:
         """For each side of the own row, whether the other capture is nearer to it, because it answers
         sooner there.
         """
-        one, two = (self._answers_sooner_there(side) for side in (0, 1))
-        return one, two
+        return self._answers_sooner_there(0), self._answers_sooner_there(1)
 
     def _answers_sooner_there(self, side: int) -> bool:
         own, other = self.both("fastest_ack", side)

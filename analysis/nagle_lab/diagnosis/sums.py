@@ -42,21 +42,20 @@ class Sums:
         self.by_role: dict[str, dict[Role, int]] = {name: dict.fromkeys(ROLES, 0) for name in sided}
         self.round_trip: dict[Role, Durations] = {role: Durations(100) for role in ROLES}
         for rows in chunks(connections):
-            client = rows["client"]
+            client, is_judged = rows["client"], 1 - rows["left_out"]
             for name in self.whole:
-                self.whole[name] += total(rows[name] * (1 - rows["left_out"]))
-            unresolved = rows["unresolved"] * (1 - rows["left_out"])
+                self.whole[name] += total(rows[name] * is_judged)
+            unresolved = rows["unresolved"] * is_judged
             self.mostly_open += total(unresolved * (2 * unresolved > rows["exchanges"]))
             is_refused = (rows["syn", 0] >= 0) & (rows["syn", 1] < 0) & (rows["packets", 1] > 0)
             is_refused &= rows["payload", 0] + rows["payload", 1] == 0
-            self.refused += total(is_refused * (1 - rows["left_out"]))
+            self.refused += total(is_refused * is_judged)
             both_ways = (rows["packets", 0] > 0) & (rows["packets", 1] > 0)
             self.both_ways += total(both_ways)
-            counted = both_ways * (1 - rows["left_out"])
-            self.not_held += sum(total(rows["not_held", side] * counted) for side in (0, 1))
+            self.not_held += sum(total(rows["not_held", side] * both_ways * is_judged) for side in (0, 1))
             for name in sided:
                 for role, column in zip(ROLES, _by_client(rows, name, client), strict=True):
-                    its = column * (1 - rows["left_out"]) if name in ("delayed_acks", "fin_acks") else column
+                    its = column * is_judged if name in ("delayed_acks", "fin_acks") else column
                     self.by_role[name][role] += total(its)
             for role, fastest_ack in zip(ROLES, _by_client(rows, "fastest_ack", client), strict=True):
                 seen = rows_where((rows["syns"] > 0) & (fastest_ack > 0))
