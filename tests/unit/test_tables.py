@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.tcp import tables
-from nagle_lab.tcp.layout import LAYOUTS, Layout, read_layout
+from nagle_lab.tcp.layout import LAYOUTS, Field, Layout, read_layout
 
-ROW = Layout("row", (("number", "q", 1), ("halves", "i", 2), ("flag", "B", 1), ("name", "B", 3)))
+ROW = Layout("row", (Field("number", "q", 1), Field("halves", "i", 2), Field("flag", "B", 1), Field("name", "B", 3)))
 IN_MEMORY = 40 * ROW.struct.size
 
 NUMBERS = st.lists(st.integers(1, 1 << 30), max_size=60)

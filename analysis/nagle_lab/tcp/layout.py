@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from struct import Struct, calcsize
-from typing import Any
+from typing import Any, NamedTuple
 
 from nagle_lab.tcp.arrays import numpy
 
@@ -19,22 +19,39 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _FIELD = re.compile(r"^ +(\w+) (\w+)(?:\[(\d+)\])?;", re.MULTILINE)
 
 
+class Field(NamedTuple):
+    """One field of a struct: a number, one number per side, or a string of bytes."""
+
+    name: str
+    code: str  # as in :mod:`struct`
+    length: int  # numbers, or bytes
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether it is a string of bytes, not one number per side."""
+        return self.code == "B" and self.length > 2
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one column: not one number per side."""
+        return self.length == 1 or self.is_bytes
+
+
 @dataclass(frozen=True)
 class Layout:
-    """One struct: its fields in order, each with its code as in :mod:`struct` and its count.
+    """One struct: its fields in order.
 
     A field with one number per side is two columns, ``(name, 0)`` and ``(name, 1)``; a string of bytes is one.
     """
 
     name: str
-    fields: tuple[tuple[str, str, int], ...]
+    fields: tuple[Field, ...]
 
     @cached_property
     def struct(self) -> Struct:
         """Packs and unpacks one row; native byte order, no padding anywhere."""
-        return Struct(
-            "=" + "".join(f"{count}s" if is_bytes(code, count) else code * count for _, code, count in self.fields)
-        )
+        codes = (f"{one.length}s" if one.is_bytes else one.code * one.length for one in self.fields)
+        return Struct("=" + "".join(codes))
 
     @cached_property
     def columns(self) -> dict[Any, int]:
@@ -57,32 +74,35 @@ class Layout:
     @cached_property
     def zeros(self) -> dict[str, Any]:
         """The values of a row in which every field is 0."""
-        return {name: 0 if count == 1 or is_bytes(code, count) else [0] * count for name, code, count in self.fields}
+        return {one.name: 0 if one.is_one else [0] * one.length for one in self.fields}
 
     @cached_property
     def places(self) -> dict[Any, tuple[str, int]]:
         """The code of each column, as in :mod:`struct`, and at which byte of a row it is."""
         places: dict[Any, tuple[str, int]] = {}
         at = 0
-        for name, code, count in self.fields:
-            is_one = count == 1 or is_bytes(code, count)
-            for side in range(1 if is_one else count):
-                places[name if is_one else (name, side)] = (f"={code}", at + side * calcsize(f"={code}"))
-            at += calcsize(f"={count}{code}")
+        for one in self.fields:
+            code = f"={one.code}"
+            if one.is_one:
+                places[one.name] = code, at
+            else:
+                for side in range(one.length):
+                    places[one.name, side] = code, at + side * calcsize(code)
+            at += one.length * calcsize(code)
         return places
 
     @cached_property
     def dtype(self) -> Any:
         """The struct as a NumPy structured dtype."""
-        return numpy().dtype([
-            (name, f"V{count}") if is_bytes(code, count) else (name, code, (count,)) if count > 1 else (name, code)
-            for name, code, count in self.fields
-        ])  # fmt: skip
-
-
-def is_bytes(code: str, count: int) -> bool:
-    """Whether a field with that code and count is a string of bytes, not one number per side."""
-    return code == "B" and count > 2
+        fields: list[tuple[Any, ...]] = []
+        for one in self.fields:
+            if one.is_bytes:
+                fields.append((one.name, f"V{one.length}"))
+            elif one.is_one:
+                fields.append((one.name, one.code))
+            else:
+                fields.append((one.name, one.code, (one.length,)))
+        return numpy().dtype(fields)
 
 
 def read_layout(name: str, headers: str) -> Layout:
@@ -95,7 +115,7 @@ def read_layout(name: str, headers: str) -> Layout:
     """
     before, is_there, _ = headers.partition(f"\n}} {name};")
     body = before.rpartition("typedef struct {\n")[2] if is_there else ""
-    fields = tuple((field, _CODES[kind], int(count or 1)) for kind, field, count in _FIELD.findall(body))
+    fields = tuple(Field(field, _CODES[kind], int(count or 1)) for kind, field, count in _FIELD.findall(body))
     if not fields or len(fields) != _COMMENT.sub("", body).count(";"):
         raise ValueError(f"struct {name} is not declared as those of engine.h are")
     layout = Layout(name, fields)
