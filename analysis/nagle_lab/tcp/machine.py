@@ -13,7 +13,7 @@ the same, to the last bit. Throughout, ``x`` is the end that sends, ``y`` its pe
 from collections import Counter, deque
 from collections.abc import Sequence
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -79,8 +79,17 @@ CONTROL = SYN | FIN | RST
 HANDSHAKE, BY_ACK, BY_DATA, RELEASE, NO_NEW_ACK = Reaction
 ECHO_UNKNOWN, ECHO_BEFORE, ECHO_AFTER = Echo
 
-IdleGap = tuple[int, EndedBy, bool, bool]  # ns; what ended it, whether that was small, and whether it is a reply
-NO_GAP: IdleGap = (0, BY_ACKNOWLEDGEMENT, False, False)
+
+class IdleGap(NamedTuple):
+    """An idle gap, as in its row."""
+
+    gap: int  # ns
+    ended_by: EndedBy
+    small: bool
+    reply: bool
+
+
+NO_GAP = IdleGap(0, BY_ACKNOWLEDGEMENT, False, False)
 
 # A piggybacked ACK may have released data that follows it within this time plus a round trip; later data is an
 # answer.
@@ -194,8 +203,8 @@ class Machine:
         gap = NO_GAP
         if idle >= IDLE and connection.latest_data is not None and (length or not is_control):
             ended_small, is_reply = length % connection.least_full_segment != 0, connection.sender is not x
-            gap = idle, ended_by(x, s, start, ack, idle), ended_small, is_reply
-            self.tables.idle_gap.add(idle, connection.number, x.side, *gap[1:])
+            gap = IdleGap(idle, ended_by(x, s, start, ack, idle), ended_small, is_reply)
+            self.tables.idle_gap.add(gap.gap, connection.number, x.side, gap.ended_by, gap.small, gap.reply)
         exchange = -1
         if length:
             if end > x.snd_nxt:
@@ -389,14 +398,13 @@ class Machine:
         ACK.
         """
         x.connection.needs_programs = True
-        took, ended, ended_small, is_reply = gap
         self.tables.candidate.add_named(
             connection=x.connection.number,
             trigger_frame=before.frame,
             release_frame=s.frame,
             at=s.ts,
             trigger_to_ack=s.ts - before.ts,
-            gap=took,
+            gap=gap.gap,
             ahead=NO_TIMESTAMPS,
             arrival=-1,
             since_full=-1,
@@ -407,9 +415,9 @@ class Machine:
             pure=True,
             echo=ECHO_AFTER,
             announced=is_announced(x, before, s),
-            gap_ended_by=ended,
-            gap_small=ended_small,
-            gap_reply=is_reply,
+            gap_ended_by=gap.ended_by,
+            gap_small=gap.small,
+            gap_reply=gap.reply,
             ack_clock=clock_of(s.tsecr, before.ts),
             trigger_end=before.end & 0xFFFFFFFF,
             release_seq=s.seq,
