@@ -129,13 +129,13 @@ class BothEnds:
 
     def _merge_connections(self) -> None:
         for own in self._own.connection.rows():
-            number, row = own[_CONNECTION["number"]], list(own)
-            if pair := self._pairs.get(number):
-                row = pair.merged
-                for side in (0, 1):
-                    first = _CONNECTION["first_not_held", side]
-                    if pair.is_other_nearer[side] and row[first]:
-                        row[first] = self._frame_here(row[first])
+            number = own[_CONNECTION["number"]]
+            pair = self._pairs.get(number)
+            row = list(pair.merged if pair else own)
+            for side in (0, 1):
+                first = _CONNECTION["first_not_held", side]
+                if pair and pair.is_other_nearer[side] and row[first]:
+                    row[first] = self._frame_here(row[first])
             self.tables.connection.put(number, row)
 
     def _merge_reactions(self) -> None:
@@ -191,21 +191,21 @@ class BothEnds:
     def _merge_candidates(self, counterparts: list[int | None]) -> None:
         sent_before, lacks_ack = set(self._sent_before_there()), set(self._without_ack_there())
         for place, (row, counterpart) in enumerate(zip(self._own.candidate.rows(), counterparts, strict=True)):
-            number, side, _, seq = candidate_key(row)
-            merged, release = list(row), _Release(number, side, seq)
+            merged = dict(zip(_CANDIDATE, row, strict=True))
+            release = _Release(merged["connection"], merged["side"], merged["release_seq"])
             if counterpart is not None:
-                theirs = list(self._other.candidate.row(counterpart))
-                theirs[_CANDIDATE["arrival"]] = self._number_here(theirs[_CANDIDATE["arrival"]])
-                _merge_candidate(merged, theirs, self._pairs[number])
+                theirs = dict(zip(_CANDIDATE, self._other.candidate.row(counterpart), strict=True))
+                theirs["arrival"] = self._number_here(theirs["arrival"])
+                _take_what_is_better(merged, theirs, self._pairs[release.connection])
                 self.together.append(place)
             else:
-                merged[_CANDIDATE["under_way"]] = self._fastest_ack(number, 1 - side)
+                merged["under_way"] = self._fastest_ack(release.connection, 1 - release.side)
                 if release in sent_before:
-                    merged[_CANDIDATE["echo"]] = Echo.BEFORE
+                    merged["echo"] = Echo.BEFORE
                     self.together.append(place)
-                elif row[_CANDIDATE["ack_frame"]] and release not in lacks_ack and self._is_shown_there(release):
+                elif merged["ack_frame"] and release not in lacks_ack and self._is_shown_there(release):
                     self.denied.append(place)
-            self.tables.candidate.add(*merged)
+            self.tables.candidate.add(*merged.values())
 
     def _is_shown_there(self, release: _Release) -> bool:
         pair = self._pairs.get(release.connection)
@@ -247,21 +247,19 @@ class BothEnds:
                 yield _Release(number, at, pair.seq_here(at, row[release]))
 
 
-def _merge_candidate(row: list[Any], other: Row, pair: SameConnection) -> None:
+def _take_what_is_better(own: dict[str, Any], other: dict[str, Any], pair: SameConnection) -> None:
     """Put into an own candidate what the ``other`` one shows better: times at its sender, and how late its ACK was.
 
     The ACK's delay is what it surely was: without the possible error of the clock, and without the way between the
     peer and the capture nearer to it.
     """
-    side, wait, under_way = (_CANDIDATE[name] for name in ("side", "trigger_to_ack", "under_way"))
-    sender, peer = row[side], 1 - row[side]
-    near_peer = other if pair.is_ack_from_other[peer] else row
-    resolution = pair.resolutions[pair.is_ack_from_other[peer]]
-    ack_delay = near_peer[wait] - max(near_peer[under_way], pair.fastest_ack_of(peer)) - resolution
+    sender, peer = own["side"], 1 - own["side"]
+    is_ack_from_other = pair.is_ack_from_other[peer]
+    near_peer = other if is_ack_from_other else own
+    resolution = pair.resolutions[is_ack_from_other]
+    ack_delay = near_peer["trigger_to_ack"] - max(near_peer["under_way"], pair.fastest_ack_of(peer)) - resolution
     if pair.is_other_nearer[sender]:
-        for name in _OF_SENDER:
-            row[_CANDIDATE[name]] = other[_CANDIDATE[name]]
-    if pair.is_ack_from_other[peer]:
-        for name in _OF_PEER:
-            row[_CANDIDATE[name]] = other[_CANDIDATE[name]]
-    row[under_way] = row[wait] - max(ack_delay, 0)
+        own |= {name: other[name] for name in _OF_SENDER}
+    if is_ack_from_other:
+        own |= {name: other[name] for name in _OF_PEER}
+    own["under_way"] = own["trigger_to_ack"] - max(ack_delay, 0)
