@@ -238,7 +238,7 @@ NO_WAITS = st.lists(st.tuples(st.integers(-1, 1), LONG), max_size=8)
 )  # fmt: skip
 def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, disorder):
     """Of a program that reacts fast and slowly, with a handshake and without, at any place and with any clock."""
-    program = Program(own, peers, Counter({1: len(no_waits)}))
+    program = Program(own, peers, not_held=Counter({1: len(no_waits)}))
     for echo, since in no_waits:
         program.no_waits[NoWait(ToPeer(1, since % 4), echo, since // MS)] += 1
     wait, release, connection, pure, echo, arrival, size, tsval_delay = map(list, zip(*rows, strict=True))
