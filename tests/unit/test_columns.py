@@ -1,7 +1,6 @@
 """A rule says the same of a list of rows and of an array of them; so do the proof and the causes of idle gaps."""
 
 import operator
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Columns, Numbers, add_all, is_array, median
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import Setting
-from nagle_lab.diagnosis.observed.programs import NoWait, Program, Reactions, ToPeer
+from nagle_lab.diagnosis.observed.programs import NotHeld, NoWait, Program, Reactions, ToPeer
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.spread import nearest_rank
@@ -238,7 +237,7 @@ NO_WAITS = st.lists(st.tuples(st.integers(-1, 1), LONG), max_size=8)
 )  # fmt: skip
 def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, disorder):
     """Of a program that reacts fast and slowly, with a handshake and without, at any place and with any clock."""
-    program = Program(own, peers, not_held=Counter({1: len(no_waits)}))
+    program = Program(own, peers, not_held={1: NotHeld(len(no_waits))})
     for echo, since in no_waits:
         program.no_waits[NoWait(ToPeer(1, since % 4), echo, since // MS)] += 1
     wait, release, connection, pure, echo, arrival, size, tsval_delay = map(list, zip(*rows, strict=True))

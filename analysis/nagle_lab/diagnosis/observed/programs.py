@@ -106,16 +106,18 @@ class Frames(NamedTuple):
 
 
 @dataclass
-class NotHeldOn:
+class NotHeld:
     """Connections of a server with one client on which it sent small segments right behind unacknowledged small ones.
 
     Attributes
     ----------
+    times : how often, on all of these
     began : when each of them began, ns, by its number; of the first MOST_NOT_HELD
     last_ended : after each of these began, a connection of the same two hosts was the first to end, and may have left
         a congestion window to later ones: the last of these times, ns
     """
 
+    times: int = 0
     began: dict[int, int] = field(default_factory=dict)
     last_ended: int = 0
 
@@ -135,9 +137,7 @@ class Program:
         it waits only behind small ones, as Linux does
     peers_went_on : by connection, how often its peers sent a small segment while a small one was unacknowledged,
         after GOES_ON or more: they waited for no answer
-    not_held : for a server, by its client's program, how often it sent a small segment right behind an unacknowledged
-        small one
-    not_held_on : for a server, by its client's program, the connections on which it did so
+    not_held : for a server, by its client's program
     stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
         acknowledged
     """
@@ -145,9 +145,8 @@ class Program:
     reactions: Reactions = field(default_factory=Reactions)
     peer_reactions: Reactions = field(default_factory=Reactions)
     is_on_loopback: bool = False
-    not_held: Counter[int] = field(default_factory=Counter)
+    not_held: dict[int, NotHeld] = field(default_factory=dict)
     stale_echoes: int = 0
-    not_held_on: dict[int, NotHeldOn] = field(default_factory=dict)
     no_waits: Counter[NoWait] = field(default_factory=Counter)
     no_wait_frames: dict[int, Frames] = field(default_factory=dict)
     not_held_behind_full: Counter[int] = field(default_factory=Counter)
@@ -191,14 +190,13 @@ class Programs(dict[int, Program]):
         self._no_waits, self._connections = tables.no_wait, tables.connection
         self._looked_at = 0  # rows of no_wait
         self.keys_of = Peers(tables).keys_of
-        self._not_held: dict[int, Counter[int]] = defaultdict(Counter)
-        self._not_held_on: dict[int, dict[int, NotHeldOn]] = defaultdict(dict)
+        self._not_held: dict[int, dict[int, NotHeld]] = defaultdict(dict)  # by server and client
         self._stale_echoes: Counter[int] = Counter()
         for rows in chunks(tables.connection):
             self._add_not_held(rows)
             self._add_stale_echoes(rows)
-        if not_held_on := [kept for of_clients in self._not_held_on.values() for kept in of_clients.values()]:
-            self._look_for_ends(not_held_on)
+        if not_held := [kept for of_clients in self._not_held.values() for kept in of_clients.values()]:
+            self._look_for_ends(not_held)
         for rows in chunks(tables.reaction):
             self._add_reactions(rows, Involved(tables.connection, rows["connection"]))
         for program in self.values():
@@ -243,11 +241,7 @@ class Programs(dict[int, Program]):
 
     def __missing__(self, key: int) -> Program:
         number = key >> 32
-        self[key] = Program(
-            not_held=self._not_held[number],
-            not_held_on=self._not_held_on[number],
-            stale_echoes=self._stale_echoes[number],
-        )
+        self[key] = Program(not_held=self._not_held[number], stale_echoes=self._stale_echoes[number])
         return self[key]
 
     def _add_reactions(self, rows: Columns, involved: Involved) -> None:
@@ -273,12 +267,12 @@ class Programs(dict[int, Program]):
         )
         for group in groups(keys):
             number, its_client = divmod(int(keys[group[0]]), 1 << 32)
-            self._not_held[number][its_client] += total(pick(count, group))
-            kept = self._not_held_on[number].setdefault(its_client, NotHeldOn())
+            kept = self._not_held[number].setdefault(its_client, NotHeld())
+            kept.times += total(pick(count, group))
             for row in group[: MOST_NOT_HELD - len(kept.began)]:
                 kept.began[int(connection[row])] = int(began[row])
 
-    def _look_for_ends(self, of_clients: list[NotHeldOn]) -> None:
+    def _look_for_ends(self, of_clients: list[NotHeld]) -> None:
         """Find when the last ends came (``last_ended``). If there are very many connections, the last one's beginning
         stands for that.
         """

@@ -1,7 +1,7 @@
 """A congestion window of one segment holds data as Nagle's algorithm does (:func:`set_aside_window_of_one`)."""
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, total
+from nagle_lab.diagnosis.observed.columns import groups, listed, total
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle
@@ -14,9 +14,9 @@ def set_aside_window_of_one(held: Candidates, observed: Observed, judged: Judged
     Such a window is set for a destination (a route's cwnd lock, a cached metric), so all later connections to it have
     the same. Or it is the window that a connection begins with, which grows with the first ACK (RFC 5681 §3.1).
     """
-    in_all = sum(observed.program.not_held[int(peer)] for peer in distinct(held.peer_program))
-    not_held = in_all * observed.setting.chunk_share
-    if not len(held) or 2 * not_held < len(held):
+    peers, not_held = set(listed(held.peer_program)), observed.program.not_held
+    times = sum(of_peer.times for peer, of_peer in not_held.items() if peer in peers)
+    if not len(held) or 2 * times * observed.setting.chunk_share < len(held):
         return held
     if _outlasts_growth(held, observed):
         return held  # then the connections that do not wait have TCP_NODELAY, perhaps set later
@@ -33,7 +33,7 @@ def _window_would_be_shared(held: Candidates, observed: Observed) -> set[int]:
     """
     found: set[int] = set()
     for number, peer, began in zip(*map(listed, (held.connection, held.peer_program, held.began)), strict=True):
-        others = observed.program.not_held_on.get(peer)
+        others = observed.program.not_held.get(peer)
         if others and number not in others.began and began < others.last_ended:
             found.add(number)
     return found
