@@ -189,17 +189,23 @@ class BothEnds:
                 yield self._other.candidate.row(place)[frame], row[frame]
 
     def _merge_candidates(self, counterparts: list[int | None]) -> None:
-        sent_before, lacks_ack = set(self._sent_before_there()), set(self._without_ack_there())
+        no_wait, candidate = self._other.no_wait, self._other.candidate
+        sent_before = set(self._releases_there(no_wait, "echo", Echo.BEFORE))
+        lacks_ack = {  # or may lack it
+            *self._releases_there(no_wait, "echo", Echo.UNKNOWN),
+            *self._releases_there(candidate, "ack_frame", 0),
+        }
         for place, (row, counterpart) in enumerate(zip(self._own.candidate.rows(), counterparts, strict=True)):
             merged = dict(zip(_CANDIDATE, row, strict=True))
             release = _Release(merged["connection"], merged["side"], merged["release_seq"])
             if counterpart is not None:
-                theirs = dict(zip(_CANDIDATE, self._other.candidate.row(counterpart), strict=True))
+                theirs = dict(zip(_CANDIDATE, candidate.row(counterpart), strict=True))
                 theirs["arrival"] = self._number_here(theirs["arrival"])
                 _take_what_is_better(merged, theirs, self._pairs[release.connection])
                 self.together.append(place)
             else:
-                merged["under_way"] = self._fastest_ack(release.connection, 1 - release.side)
+                own = self._own.connection.row(release.connection)
+                merged["under_way"] = max(own[_CONNECTION["fastest_ack", 1 - release.side]], 0)
                 if release in sent_before:
                     merged["echo"] = Echo.BEFORE
                     self.together.append(place)
@@ -210,10 +216,6 @@ class BothEnds:
     def _is_shown_there(self, release: _Release) -> bool:
         pair = self._pairs.get(release.connection)
         return pair is not None and pair.is_shown_there(release.side, release.seq)
-
-    def _fastest_ack(self, number: int, side: int) -> int:
-        fastest: int = self._own.connection.row(number)[_CONNECTION["fastest_ack", side]]
-        return max(fastest, 0)
 
     def _number_here(self, other: int) -> int:
         """The own number of a connection of the other capture; if only the other has it, it is added to the
@@ -227,20 +229,12 @@ class BothEnds:
             self.tables.connection.put(number, row)
         return numbers.get(other, -1)
 
-    def _sent_before_there(self) -> Iterator[_Release]:
-        """What was sent before the ACK of the previous data had arrived, by its timestamps in the other capture."""
-        return self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.BEFORE)
-
-    def _without_ack_there(self) -> Iterator[_Release]:
-        """What the other capture has without the ACK before it, or perhaps without it."""
-        yield from self._releases_there(self._other.no_wait, _NO_WAIT["echo"], Echo.UNKNOWN)
-        yield from self._releases_there(self._other.candidate, _CANDIDATE["ack_frame"], 0)
-
-    def _releases_there(self, table: Table, column: int, value: int) -> Iterator[_Release]:
-        """The releases in the other capture's rows with that value in that column."""
-        connection, side, release = (table.layout.columns[name] for name in ("connection", "side", "release_seq"))
+    def _releases_there(self, table: Table, name: str, value: int) -> Iterator[_Release]:
+        """The releases in the rows of a table of the other capture that have that value in the column ``name``."""
+        columns = table.layout.columns
+        connection, side, release = columns["connection"], columns["side"], columns["release_seq"]
         for row in table.rows():
-            if row[connection] in self._numbers and row[column] == value:
+            if row[connection] in self._numbers and row[columns[name]] == value:
                 number = self._numbers[row[connection]]
                 pair = self._pairs[number]
                 at = row[side] ^ pair.are_swapped
