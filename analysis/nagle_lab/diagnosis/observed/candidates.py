@@ -179,12 +179,7 @@ class _Joined(dict[str, Column]):
             "peer_program": lambda: involved.of_side("program", peer),
             "full": lambda: involved.of_side("full_segment", side),
             "full_waits": lambda: involved.of_side("full_waits", side),
-            "tsval_delay": lambda: _tsval_delay(
-                involved.of_side("ahead", side),
-                rows["ahead"],
-                involved.of_side("timestamp_step", side),
-                involved.of_side("timestamp_step", peer),
-            ),
+            "tsval_delay": lambda: _tsval_delay(rows, involved, side),
             "ack_delayed": lambda: _ack_delayed(rows, involved, side),
             "ack_sent_after": lambda: _ack_sent_after(rows, involved, side),
             "peer_unasked": lambda: _times_unasked(rows, involved, peer),
@@ -341,7 +336,9 @@ def _behind_at_least(behind: Column, kinds: Column, count: int) -> Column:
     return pick(soonest, kinds)
 
 
-def _tsval_delay(fastest: Column, ahead: Column, step: Column, peer_step: Column) -> Column:
-    """How much later than at its fastest, ms, by the timestamps of both ends (RFC 7323), with these steps."""
-    is_known = (fastest >= 0) & (ahead >= 0) & (step <= TIMESTAMP_STEP) & (peer_step <= TIMESTAMP_STEP)
+def _tsval_delay(rows: Columns, involved: Involved, side: Column) -> Column:
+    """See ``tsval_delay``; the releases are from these sides (n,), the timestamps of both ends (RFC 7323)."""
+    fastest, ahead = involved.of_side("ahead", side), rows["ahead"]
+    step = maximum(involved.of_side("timestamp_step", side), involved.of_side("timestamp_step", 1 - side))
+    is_known = (fastest >= 0) & (ahead >= 0) & (step <= TIMESTAMP_STEP)
     return select(is_known, (fastest - ahead) & 0xFFFFFFFF, -1)

@@ -78,7 +78,7 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
     if observed.setting.astray_share:
         return late
     right_behind = _sent_right_behind(late, observed)
-    beside = _sent_without_waiting_by_connection(observed) + right_behind
+    beside = by_connection(observed.program.sent_without_waiting()) + right_behind
     often = late.among(late.connection, _often(beside, late))
     # If the first candidates came before any such data, the option may be set and cleared.
     began_held = often.among(often.connection, sorted(right_behind))
@@ -151,11 +151,6 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
         yield fastest - quiet, fastest + quiet
 
 
-def _sent_without_waiting_by_connection(observed: Observed) -> Counter[int]:
-    """How often small data surely left beside unacknowledged small data, by connection."""
-    return by_connection(observed.program.sent_without_waiting())
-
-
 def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
     """How often small data left within SHORT (tcp/waited.py) of unacknowledged small data, by connection of ``c``.
 
@@ -203,7 +198,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
     kept: list[Column] = []
     all_before: list[Column] = []
     chances: list[float] = []
-    beside, frames = _sent_without_waiting_by_connection(observed), observed.program.no_wait_frames
+    beside, frames = by_connection(observed.program.sent_without_waiting()), observed.program.no_wait_frames
     seems_held = _seem_held(c, observed)
     for group in groups(c.connection):
         number = int(c.connection[group[0]])
