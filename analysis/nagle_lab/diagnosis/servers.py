@@ -47,9 +47,9 @@ class Servers:
 
     def add_stalls(self, side: Column, involved: Involved, stalls: Column) -> None:
         """Add the rows of these candidates that are ``stalls``; ``side`` (n,) is the one that held."""
-        server, is_server = _server_of(involved), side != involved.rows("client")
-        for by_server, role in enumerate(ROLES):
-            held = pick(stalls, rows_where(pick(is_server, stalls) == by_server))
+        server, is_client = _server_of(involved), side == involved.rows("client")
+        for role, is_role in zip(ROLES, (is_client, is_client == 0), strict=True):
+            held = pick(stalls, rows_where(pick(is_role, stalls)))
             for number, count in how_often(pick(server, held)).items():
                 self._stalls[number][role] += count
         self._add_connections(server, involved, stalls)
