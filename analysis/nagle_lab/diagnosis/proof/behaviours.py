@@ -7,7 +7,7 @@ candidates are no stalls, its connections are judged by themselves, too. docs/pr
 from typing import NamedTuple
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import among, groups, percentile, total
+from nagle_lab.diagnosis.observed.columns import groups, percentile
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE
 from nagle_lab.diagnosis.observed.observed import Observed, Setting, observe
 from nagle_lab.diagnosis.observed.peers import LEAST_DELAY
@@ -88,14 +88,13 @@ def _judged_alone(c: Candidates, late: Candidates, program: Program, setting: Se
 
 def _seemingly_held(judged: Judged) -> int:
     """How many are stalls, or would be if nothing showed that Nagle's algorithm is off elsewhere."""
-    open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.NAGLE_OFF_ELSEWHERE]
-    return judged.stall_count + sum(map(len, open_ones))
+    return judged.stall_count + sum(map(len, judged.left_open(Obstacle.NAGLE_OFF_ELSEWHERE)))
 
 
 def _are_left_to_the_path(held: Candidates, together: Judged) -> bool:
     """Whether most are open because of the path: fewer ACKs do not show better how much it varies."""
-    of_path = [rows for obstacle, rows in together.unresolved if obstacle is Obstacle.PATH_VARIES]
-    return 2 * sum(total(among(held.row, rows)) for rows in of_path) > len(held)
+    of_path = (held.among(held.row, rows) for rows in together.left_open(Obstacle.PATH_VARIES))
+    return 2 * sum(map(len, of_path)) > len(held)
 
 
 def _are_at_once(late: Candidates, observed: Observed) -> bool:

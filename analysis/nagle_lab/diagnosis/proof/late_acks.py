@@ -95,7 +95,9 @@ def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
     long.
     """
     unsure = held.only((held.trigger_to_ack >= LINUX_TIMER) & (held.trigger_to_ack < LONGEST_WAIT))
-    if not len(unsure) or not len(unsure := unsure.only(unsure.is_path_known == 0)):
+    if len(unsure):
+        unsure = unsure.only(unsure.is_path_known == 0)
+    if not len(unsure):
         return unsure
     _, latest = round_trip_bounds(int(unsure.usual_wait))
     as_soon = sum(ns <= latest for ns in observed.program.peer_reactions.data)

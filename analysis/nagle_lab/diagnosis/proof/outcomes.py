@@ -138,6 +138,10 @@ class Judged:
         """How long the data of each program with stalls was held."""
         return [one.hold for one in self.accepted]
 
+    def left_open(self, obstacle: Obstacle) -> list[Column]:
+        """The rows (n,) of each program's candidates that are undecided for that reason."""
+        return [rows for why, rows in self.unresolved if why is obstacle]
+
     def accept(self, held: Candidates, ground: Ground, hold: Hold) -> None:
         """Count these as stalls that ``ground`` proves."""
         self.accepted.append(Accepted(held.row, ground, hold))

@@ -180,7 +180,7 @@ def _may_be_by_kernel(middle: float, prompt: Candidates, c: Candidates, observed
 
 
 def _sends_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> bool:
-    return len(_sent_unasked(c, observed, prompt)) >= REPEATED
+    return len(_sent_unasked(prompt, c, observed)) >= REPEATED
 
 
 def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
@@ -425,12 +425,12 @@ def _crosses_and_seldom_answers(low: float, high: float, observed: Observed) -> 
     return len(no_new_ack) >= COMPARABLE and crossed >= REPEATED and quick <= SELDOM_AWAY * len(no_new_ack)
 
 
-def _sent_unasked(c: Candidates, observed: Observed, piggybacked: Candidates) -> Candidates:
+def _sent_unasked(prompt: Candidates, c: Candidates, observed: Observed) -> Candidates:
     """What the program sent unasked: long after all of its data was acknowledged, with nothing received since.
 
-    Larger data than what may have been held is left out: it may be the rest of an answer, after a pause.
+    Larger data than what may have been held (``prompt``) is left out: it may be the rest of an answer, after a pause.
     """
-    largest = percentile(piggybacked.released_bytes, 50) if len(piggybacked) else 0
+    largest = percentile(prompt.released_bytes, 50) if len(prompt) else 0
     are_late = c.ack_to_release - observed.sender_fastest >= NOT_RELEASED_AFTER
     return c.only((c.pure > 0) & are_late & (c.released_bytes <= largest))
 
@@ -439,7 +439,7 @@ def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool
     """Whether an end that sends unasked never did so while its data was unacknowledged, though chance would expect
     it.
     """
-    unasked = _sent_unasked(c, observed, prompt)
+    unasked = _sent_unasked(prompt, c, observed)
     expected = len(unasked) * total(prompt.trigger_to_ack) / max(total(unasked.ack_to_release), 1)
     is_expected = len(unasked) >= REPEATED and expected >= EXPECTED
     return is_expected and _times_not_held(prompt, observed) <= HARDLY_ANY * expected

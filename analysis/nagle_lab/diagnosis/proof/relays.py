@@ -39,7 +39,7 @@ def reject_relayed(candidates: Columns, involved: Involved, judged: Judged, reso
 
     The capture's clock has that ``resolution``, ns.
     """
-    open_ones = [rows for obstacle, rows in judged.unresolved if obstacle is Obstacle.LIKE_A_PROGRAM]
+    open_ones = judged.left_open(Obstacle.LIKE_A_PROGRAM)
     if not judged.accepted or len(judged.accepted) + len(open_ones) < 2:
         return  # it takes one program that holds, and another that passes on
     brought = _Brought(candidates, involved, judged.accepted, SOONEST if resolution <= FINE else 0)
