@@ -190,8 +190,9 @@ class BothEnds:
 
     def _merge_candidates(self, counterparts: list[int | None]) -> None:
         no_wait, candidate = self._other.no_wait, self._other.candidate
+        # What it shows to be sent before the previous data's ACK had arrived, by timestamps; what may lack that ACK.
         sent_before = set(self._releases_there(no_wait, "echo", Echo.BEFORE))
-        lacks_ack = {  # or may lack it
+        lacks_ack = {
             *self._releases_there(no_wait, "echo", Echo.UNKNOWN),
             *self._releases_there(candidate, "ack_frame", 0),
         }
