@@ -14,7 +14,7 @@ from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import Columns, Numbers, add_all, is_array, median
 from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import Setting
-from nagle_lab.diagnosis.observed.programs import NotHeld, NoWait, Program, Reactions, ToPeer
+from nagle_lab.diagnosis.observed.programs import NotHeld, NoWait, Program, Reactions
 from nagle_lab.diagnosis.proof.proof import prove
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.spread import nearest_rank
@@ -239,7 +239,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
     """Of a program that reacts fast and slowly, with a handshake and without, at any place and with any clock."""
     program = Program(own, peers, not_held={1: NotHeld(len(no_waits))})
     for echo, since in no_waits:
-        program.no_waits[NoWait(ToPeer(1, since % 4), echo, since // MS)] += 1
+        program.no_waits[NoWait(1, since % 4, echo, since // MS)] += 1
     wait, release, connection, pure, echo, arrival, size, tsval_delay = map(list, zip(*rows, strict=True))
     numbers = list(range(len(rows)))
     ack = [number % 5 + (number % 7 > 0) for number in numbers]

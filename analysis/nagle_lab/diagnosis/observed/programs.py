@@ -93,12 +93,14 @@ class ToPeer(NamedTuple):
 class NoWait(NamedTuple):
     """A small segment that was sent while a small one was unacknowledged: one or several alike."""
 
-    to: ToPeer
+    peer: int  # the number of the peer's program
+    connection: int
     echo: int  # an Echo: what its timestamps show
     ms: int  # how long after the unacknowledged one
 
 
-class Frames(NamedTuple):
+@dataclass
+class Frames:
     """The first and the last of some frames."""
 
     first: int
@@ -137,7 +139,7 @@ class Program:
         it waits only behind small ones, as Linux does
     peers_went_on : by connection, how often its peers sent a small segment while a small one was unacknowledged,
         after GOES_ON or more: they waited for no answer
-    not_held : for a server, by its client's program
+    not_held : for a server, what it sent right behind unacknowledged small segments, by its client's program
     stale_echoes : how often its ACKs, to any peer, carried a timestamp older than that of the one segment they
         acknowledged
     """
@@ -164,9 +166,9 @@ class Program:
         acknowledged; with ``by_timestamps`` only if they say that it had not.
         """
         counts: Counter[ToPeer] = Counter()
-        for (to, echo, ms), count in self.no_waits.items():
+        for (peer, connection, echo, ms), count in self.no_waits.items():
             if ms * MS >= at_least and (echo == Echo.BEFORE if by_timestamps else echo != Echo.AFTER):
-                counts[to] += count
+                counts[ToPeer(peer, connection)] += count
         return counts
 
 
@@ -307,25 +309,26 @@ class Programs(dict[int, Program]):
             keys, self.keys_of(involved, 1 - side), involved.of_side("program", 1 - side), rows["connection"], echo,
             since, rows["release_frame"], rows["owed"],
         )  # fmt: skip
-        columns = (pick(column, small) for column in shown)
+        columns = (listed(pick(column, small)) for column in shown)
         for key, other, peer, connection, what, ns, frame, owed in zip(*columns, strict=True):
-            sender = self[int(key)]
-            said = int(what) if sender.echoes else Echo.UNKNOWN
+            sender = self[key]
+            said = what if sender.echoes else Echo.UNKNOWN
             if not owed:  # otherwise it may have waited for that ACK
-                sender.no_waits[NoWait(ToPeer(int(peer), int(connection)), said, rounded(int(ns), MS))] += 1
+                sender.no_waits[NoWait(peer, connection, said, rounded(ns, MS))] += 1
                 if said != Echo.AFTER:
-                    first, _ = sender.no_wait_frames.get(int(connection), (int(frame), 0))
-                    sender.no_wait_frames[int(connection)] = Frames(first, int(frame))
+                    if connection not in sender.no_wait_frames:
+                        sender.no_wait_frames[connection] = Frames(frame, frame)
+                    sender.no_wait_frames[connection].last = frame
             if ns >= GOES_ON:
-                self[int(other)].peers_went_on[int(connection)] += 1
+                self[other].peers_went_on[connection] += 1
         self._add_not_held_behind_full(rows, keys, full)
 
     def _add_not_held_behind_full(self, rows: Columns, keys: Column, full: Column) -> None:
         behind = rows_where(_is_small_behind_full(rows["trigger_bytes"], rows["released_bytes"], full, rows["owed"]))
-        shown = (pick(column, behind) for column in (keys, rows["connection"], rows["echo"]))
+        shown = (listed(pick(column, behind)) for column in (keys, rows["connection"], rows["echo"]))
         for key, connection, echo in zip(*shown, strict=True):
-            if not self[int(key)].echoes or int(echo) != Echo.AFTER:
-                self[int(key)].not_held_behind_full[int(connection)] += 1
+            if not self[key].echoes or echo != Echo.AFTER:
+                self[key].not_held_behind_full[connection] += 1
 
 
 def _first_from(times: list[int], begin: int) -> int:

@@ -162,7 +162,7 @@ def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
         return Counter()
     later = Counter[int]()
     for sent, count in observed.program.no_waits.items():
-        later[sent.to.connection] += count
+        later[sent.connection] += count
     c = c.on_connections_where(lambda one: 2 * total(one.trigger_not_held) <= len(one))
     in_all = dict(zip(map(int, c.connection), map(int, c.not_held), strict=True))
     share = observed.setting.chunk_share
@@ -204,7 +204,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
         number = int(c.connection[group[0]])
         if number not in frames or not beside[number]:
             continue
-        first, last = frames[number]
+        first, last = frames[number].first, frames[number].last
         triggers, releases = pick(c.trigger_frame, group), pick(c.release_frame, group)
         held = total(pick(seems_held, group))
         before, after = pick(group, rows_where(releases < first)), pick(group, rows_where(triggers > last))
