@@ -116,3 +116,8 @@ def test_a_struct_that_needs_padding_is_refused(body):
 def test_a_column_that_is_none_is_refused():
     with pytest.raises(KeyError):
         LAYOUTS["candidate"].places["none"]
+
+
+def test_a_row_of_which_no_field_is_named_is_all_zeros():
+    for layout in (ROW, *LAYOUTS.values()):
+        assert layout.struct.pack(*layout.row()) == bytes(layout.struct.size)

@@ -73,8 +73,14 @@ class Layout:
 
     @cached_property
     def zeros(self) -> dict[str, Any]:
-        """The values of a row in which every field is 0."""
-        return {one.name: 0 if one.is_one else [0] * one.length for one in self.fields}
+        """The values of a row in which every field, and every byte of one, is 0."""
+        zeros: dict[str, Any] = {}
+        for one in self.fields:
+            if one.is_bytes:
+                zeros[one.name] = bytes(one.length)
+            else:
+                zeros[one.name] = 0 if one.is_one else [0] * one.length
+        return zeros
 
     @cached_property
     def places(self) -> dict[Any, tuple[str, int]]:
