@@ -114,7 +114,6 @@ class Judge:
         judged, unproved = Judged(), set[int]()  # the keys of programs: what two captures do not prove of these
         for some in evidence:
             for key, of_one in by_program(some.rows, some.involved, some.programs, some.set_aside):
-                some.programs[key].is_on_loopback = _are_on_loopback(self._connections, of_one.connection)
                 its_setting = self._setting_of(of_one, setting, some.both_ends)
                 of_program = prove_by_behaviour(of_one, some.programs[key], its_setting)
                 left_open = sum(len(rows) for _, rows in of_program.unresolved)
@@ -127,7 +126,8 @@ class Judge:
         return judged
 
     def _setting_of(self, c: Candidates, setting: Setting, both_ends: BothEnds | None) -> Setting:
-        """The setting by the connections of these candidates only: their clock, and segments astray."""
+        """The setting by the connections of these candidates only: their ends, their clock, and segments astray."""
+        setting = replace(setting, is_on_loopback=_are_on_loopback(self._connections, c.connection))
         if not both_ends and not setting.astray_share and self._coarsest == setting.resolution:
             return setting
         its = Involved(self._connections, c.connection)

@@ -281,16 +281,23 @@ def least(numbers: Column, values: Column, below: int) -> Column:
     return found
 
 
-def tally(keys: Column, weights: Column) -> dict[int, tuple[int, int]]:
-    """By key, a small number: how many rows have it, and the sum of their weights, exactly."""
-    if is_array(keys) and len(keys) * int(weights.max(initial=0)) < EXACT:
-        often = listed(numpy().bincount(keys))
-        summed = listed(sums(keys, weights, len(often)))
-        return {key: (often[key], summed[key]) for key in range(len(often)) if often[key]}
-    counted: dict[int, tuple[int, int]] = {}
-    for key, weight in zip(listed(keys), listed(weights), strict=True):
-        count, whole = counted.get(key, (0, 0))
-        counted[key] = (count + 1, whole + weight)
+def tally(columns: Sequence[Column], weights: Column) -> dict[tuple[int, ...], tuple[int, int]]:
+    """By what a row has in these columns of small numbers from 0 on: how many rows have it, and the sum of their
+    weights, exactly.
+    """
+    if is_array(weights) and len(weights) > 0 and len(weights) * int(weights.max()) < EXACT:
+        np = numpy()
+        shape = [highest(column) + 1 for column in columns]
+        keys = np.ravel_multi_index(columns, shape)
+        often = np.bincount(keys)
+        summed = sums(keys, weights, len(often))
+        present = np.flatnonzero(often)
+        values = zip(*(part.tolist() for part in np.unravel_index(present, shape)), strict=True)
+        return dict(zip(values, zip(often[present].tolist(), summed[present].tolist(), strict=True), strict=True))
+    counted: dict[tuple[int, ...], tuple[int, int]] = {}
+    for *row, weight in zip(*map(listed, columns), listed(weights), strict=True):
+        count, whole = counted.get(tuple(row), (0, 0))
+        counted[tuple(row)] = (count + 1, whole + weight)
     return counted
 
 

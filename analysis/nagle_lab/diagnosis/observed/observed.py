@@ -45,6 +45,7 @@ class Setting:
     chunk_share: float = 1.0  # of the capture's candidates: those that are judged together
     copied: bool = False  # every packet was captured more than once; the copy at its sender counts
     is_at_sender: bool | None = None  # whether one of two captures of the same traffic is; None: there is only one
+    is_on_loopback: bool = False  # the ends of each connection have one address, or one of 127.0.0.0/8: one host
     seen_again: Collection[int] = ()  # connections that are others, seen before or after NAT
     kernel_answers: AnswersByCandidate = field(default_factory=AnswersByCandidate)
 
@@ -77,7 +78,7 @@ class Observed:
     @property
     def is_at_sender(self) -> bool:
         """Whether a release is captured where it is sent: at its host, or on loopback."""
-        return self.nearer_end == "sender" or self.program.is_on_loopback
+        return self.nearer_end == "sender" or self.setting.is_on_loopback
 
     @cached_property
     def nearer_end(self) -> Literal["sender", "peer"] | None:
@@ -114,7 +115,7 @@ def latest_answer(answers: list[int], round_trip: int) -> float:
     return max(latest, min(percentile(answers, 95), 2 * percentile(answers, 50)) + SLACK)
 
 
-def fastest(handshake: list[int], others: list[int]) -> int | None:
+def _fastest_reaction(handshake: list[int], others: list[int]) -> int | None:
     """How fast an end reacts at this capture point, ns, by its handshakes and other reactions; None if not known.
 
     If handshakes are much faster than all else, something before the end answered them: a SYN proxy.
@@ -131,13 +132,13 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     reactions, peers = program.reactions, program.peer_reactions
     peer = (
         _after_path_became_longer(peers)
-        or fastest(peers.handshake, peers.after_handshake)
+        or _fastest_reaction(peers.handshake, peers.after_handshake)
         or min(peers.handshake, default=0)
     )
     if not peers.handshake and peer >= NEAR and len(known := c.only(c.is_path_known > 0)):
         peer = min(peer, lowest(known.peer_fastest_ack))
     sender_fastest = _sender_fastest(reactions, c)
-    if program.is_on_loopback and peer:
+    if setting.is_on_loopback and peer:
         sender_fastest = min(sender_fastest, peer)  # both ends are one host: a slow answer to a SYN is no path
     early = c.only((c.late_by(peer) < late_margin(peer)) & (c.pure > 0))
     return Observed(program, setting, sender_fastest=sender_fastest, peer_fastest=peer, early=early)
@@ -154,7 +155,7 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int:
         return min(own.handshake)
     if round_trip := _round_trip_by_acks(own):
         return round_trip
-    by_itself = fastest(own.handshake, own.after_handshake)
+    by_itself = _fastest_reaction(own.handshake, own.after_handshake)
     releases = [int(release) for release in c.ack_to_release[:MOST_LOOKED_AT]]
     if by_itself is None and own.handshake and min(releases, default=NEAR) < NEAR:
         by_itself = min(own.handshake)  # no SYN proxy: that end is near, and its program slow

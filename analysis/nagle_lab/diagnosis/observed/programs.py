@@ -131,8 +131,6 @@ class Program:
     Attributes
     ----------
     reactions, peer_reactions : how fast it reacts, and how fast its peers do
-    is_on_loopback : both ends of its connections have one address, or one of 127.0.0.0/8: all is captured at its
-        host; set by ``Judge``
     no_waits : how often it sent a small segment while a small one was unacknowledged
     no_wait_frames : by connection, the frames of these, without those that waited by their timestamps
     not_held_behind_full : by connection, how often it sent a small segment while a full one was unacknowledged: then
@@ -146,7 +144,6 @@ class Program:
 
     reactions: Reactions = field(default_factory=Reactions)
     peer_reactions: Reactions = field(default_factory=Reactions)
-    is_on_loopback: bool = False
     not_held: dict[int, NotHeld] = field(default_factory=dict)
     stale_echoes: int = 0
     no_waits: Counter[NoWait] = field(default_factory=Counter)

@@ -191,7 +191,7 @@ def _when_expected(pure: Candidates, observed: Observed) -> _Expected:
     """When what an ACK releases passes the capture point."""
     answers = sorted(observed.program.reactions.after_handshake)
     base = _round_trip(pure, observed)
-    if _both_send_unasked(pure, observed):  # only what came soon shows how the path varies
+    if _both_begin_by_themselves(pure, observed):  # only what came soon shows how the path varies
         answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)
     comparable = _comparable(pure, base)
@@ -510,7 +510,7 @@ def _round_trip(pure: Candidates, observed: Observed) -> int:
     return min([observed.sender_fastest, *map(int, after.ack_to_release[:MOST_LOOKED_AT])])
 
 
-def _both_send_unasked(pure: Candidates, observed: Observed) -> bool:
+def _both_begin_by_themselves(pure: Candidates, observed: Observed) -> bool:
     """Whether both ends send unasked, three times or more: long after all was acknowledged, with nothing received."""
     by_itself = total(observed.early.ack_to_release - observed.sender_fastest >= NOT_RELEASED_AFTER)
     return by_itself >= REPEATED and times_peer_sent_unasked(pure) >= REPEATED

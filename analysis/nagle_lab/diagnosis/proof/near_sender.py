@@ -280,7 +280,7 @@ def _is_often_late_without_pauses(prompt: Candidates, pure: Candidates, bound: f
     A kernel handles an ACK as soon as it is captured; a program that polls for it is sometimes interrupted. False on
     loopback, where the ACK is captured when it is sent, and a busy kernel handles it later (ksoftirqd).
     """
-    if observed.nearer_end != "sender" or observed.program.is_on_loopback or not _writes_at_once(observed):
+    if observed.nearer_end != "sender" or observed.setting.is_on_loopback or not _writes_at_once(observed):
         return False
     late = pure.only((pure.ack_to_release > bound) & (pure.ack_to_release <= INTERRUPTED))
     few = A_FEW * len(prompt)
@@ -315,7 +315,7 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     late = pure.only(pure.ack_to_release > bound)
     late = _without_other_behaviours(late, pure, prompt)
     a_tick_late = late.only(late.ack_to_release <= TICK)
-    if observed.program.is_on_loopback:  # another program's data may be passed on a tick later
+    if observed.setting.is_on_loopback:  # another program's data may be passed on a tick later
         a_tick_late = a_tick_late.only(a_tick_late.arrival < 0)
     later = len(late) - len(a_tick_late)
     is_none_later = len(prompt) >= CONCLUSIVE and not later
@@ -397,7 +397,7 @@ def _behind_arrivals(near: Candidates, observed: Observed) -> Candidates:
     The same data seen again before or after NAT does not count. On loopback everything arrives at one address, so
     there it shows nothing.
     """
-    if observed.program.is_on_loopback:
+    if observed.setting.is_on_loopback:
         return near.none
     behind = near.only(near.arrival >= 0)
     return behind.not_among(behind.arrival, sorted(observed.setting.seen_again))

@@ -87,7 +87,7 @@ def _leave_open_by_coarse_clock(piggybacked: Candidates, c: Candidates, observed
     low, high = round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, PAUSE)
     low, high = low - observed.setting.resolution, high + observed.setting.resolution
     soon = piggybacked.only((piggybacked.ack_to_release >= low) & (piggybacked.ack_to_release < high))
-    if 2 * len(soon) > len(piggybacked) and _may_have_waited(soon, c, observed, low, high):
+    if 2 * len(soon) > len(piggybacked) and _is_more_than_an_answer(soon, c, observed, low, high):
         judged.leave_open(soon, Obstacle.COARSE_CLOCK)
 
 
@@ -110,7 +110,7 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     are_most_merged = _are_nearly_all_merged(prompt, observed) and _ever_released_early(observed)
     merged = are_most_merged or _are_by_a_clock(prompt, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
-    if (is_kernel and (merged or grows)) or (merged and _are_alike(prompt, middle)):
+    if (is_kernel and (merged or grows)) or (merged and _vary_little(prompt, middle)):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
     elif merged:  # or a program answers as much in one write as it does in two at other times
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
@@ -199,7 +199,7 @@ def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observ
         judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
     elif _are_by_a_clock(prompt, observed):
         judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
-    elif _may_have_waited(prompt, c, observed, low, high):
+    elif _is_more_than_an_answer(prompt, c, observed, low, high):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
@@ -220,7 +220,7 @@ def _both_send_unasked(prompt: Candidates, c: Candidates, observed: Observed) ->
     return _sends_unasked(prompt, c, observed) and times_peer_sent_unasked(prompt) >= REPEATED
 
 
-def _may_have_waited(prompt: Candidates, c: Candidates, observed: Observed, low: float, high: float) -> bool:
+def _is_more_than_an_answer(prompt: Candidates, c: Candidates, observed: Observed, low: float, high: float) -> bool:
     """Whether something shows that what followed the peer's data, ``low`` to ``high`` ns later, is more than an
     answer.
     """
@@ -264,10 +264,10 @@ def _is_kernel(middle: float, prompt: Candidates, held: Candidates, observed: Ob
         theirs = below_near(observed.program.peer_reactions.handshake)
         if not answers or not theirs or percentile(theirs, 50) <= 2 * percentile(answers, 50):
             return False
-    return middle <= _slowest_like_syns(observed) and (middle <= HELD or _are_alike(prompt, middle))
+    return middle <= _slowest_like_syns(observed) and (middle <= HELD or _vary_little(prompt, middle))
 
 
-def _are_alike(prompt: Candidates, middle: float) -> bool:
+def _vary_little(prompt: Candidates, middle: float) -> bool:
     """Whether releases, whose median is ``middle`` ns, vary as little as a kernel's do."""
     return percentile(prompt.ack_to_release, 90) <= ALIKE * middle
 

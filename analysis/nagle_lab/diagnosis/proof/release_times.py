@@ -159,7 +159,7 @@ def is_slow_stack(pure: Candidates, observed: Observed) -> bool:
     If the sender has no timestamps (Linux has, smoltcp and lwIP have none), some of its ACKs may be faster. There is
     no such stack on loopback.
     """
-    if observed.program.is_on_loopback:
+    if observed.setting.is_on_loopback:
         return False
     acks = below_near(observed.program.reactions.ack)
     may_have_timestamps = total((pure.tsval_delay >= 0) | (pure.ahead == OPTIONS_CUT))

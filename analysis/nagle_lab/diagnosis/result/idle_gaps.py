@@ -5,7 +5,7 @@ first data on and without its closing. What ended it shows its cause; if an ackn
 whole capture decides (:func:`recategorized`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
 from nagle_lab.diagnosis.observed.columns import (
@@ -122,30 +122,8 @@ class GapLength(IntEnum):
     NOT_TOLD = 3  # like the fastest, which may itself have been delayed: no handshake shows the path
 
 
-# How many values each argument of cause_of has, except the first, which may have any. The arguments become one
-# number, so that many gaps are counted at once.
-_VALUES = (len(GapLength), 2, 2, 1 + ALL_CORKED, 2)
-
-
-def _in_one_number(ended_by: Column, *others: Column) -> Column:
-    """The arguments of :func:`cause_of` as one number: digits of a number whose bases are _VALUES."""
-    number = ended_by
-    for values, other in zip(_VALUES, others, strict=True):
-        number = number * values + other
-    return number
-
-
-def _arguments(number: int) -> Iterator[int]:
-    """What :func:`_in_one_number` was given."""
-    others = []
-    for values in reversed(_VALUES):
-        number, other = divmod(number, values)
-        others.append(other)
-    return iter((number, *reversed(others)))
-
-
-def _numbers(gaps: Gaps, all_corked: Column) -> Column:
-    """The arguments of :func:`cause_of` for each gap, as one number."""
+def _arguments(gaps: Gaps, all_corked: Column) -> tuple[Column, ...]:
+    """The arguments of :func:`cause_of` for each gap, columns (n,)."""
     gap, fastest_ack = gaps["gap"], gaps["fastest_ack"]
     longer = gap - fastest_ack
     took = (longer >= DELAYED) * 1 + (longer >= LONGEST_TIMER)
@@ -154,7 +132,7 @@ def _numbers(gaps: Gaps, all_corked: Column) -> Column:
     corked = (gap >= CORK_LEAST) & (gap <= CORK_MOST) & (gaps["small"] > 0)
     corked = select(all_corked, ALL_CORKED, corked * 1)
     is_far, by_client = (fastest_ack >= NEAR) * 1, (gaps["side"] == gaps["client"]) * 1
-    return _in_one_number(gaps["ended_by"], took, is_far, gaps["reply"], corked, by_client)
+    return gaps["ended_by"], took, is_far, gaps["reply"], corked, by_client
 
 
 def _all_corked(gaps: Gaps) -> Column:
@@ -183,8 +161,8 @@ def totals_by_cause(gaps: Gaps) -> CauseTotals:
 
 def _by_cause(gaps: Gaps, all_corked: Column) -> CauseTotals:
     totals: CauseTotals = {}
-    for number, (count, ns) in tally(_numbers(gaps, all_corked), gaps["gap"]).items():
-        add_totals(totals, {cause_of(*_arguments(int(number))): (count, ns)})
+    for arguments, (count, ns) in tally(_arguments(gaps, all_corked), gaps["gap"]).items():
+        add_totals(totals, {cause_of(*arguments): (count, ns)})
     return totals
 
 
