@@ -223,6 +223,9 @@ def test_only_connections_to_a_port_are_judged(run, tmp_path):
     assert code == 3 and "judged        0 of 8 connections: those to port 80; the servers have 7000, 7001\n" in out
     assert "busiest" not in out, "a connection that is not judged is not the one to look at"
 
+    _, out, _ = run("analyze", "--port", 7000, "--port", 7001, TWO_SERVERS)
+    assert "judged        8 of 8 connections: those to port 7000 or 7001\n" in out
+
 
 @pytest.mark.parametrize("arguments", [["--same-traffic", STALLED, CLEAN], [STALLED.parent]])
 def test_ports_select_connections_of_captures_only(run, arguments):

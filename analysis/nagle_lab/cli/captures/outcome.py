@@ -57,11 +57,12 @@ def tell_outcome(
 
 def judged_part(result: Result, ports: Collection[int]) -> list[tuple[str, str]]:
     """The row of the screen that says which connections were judged; none if all were (no ``ports``)."""
-    if not ports:
+    every = result.summary.connections
+    if not ports or not every:
         return []
-    judged, every = sum(one.judged for one in result.connections), result.summary.connections
-    which = f"{judged} of {every} connections: those to port {', '.join(map(str, sorted(ports)))}"
-    if not judged and every:
+    judged = sum(one.judged for one in result.connections)
+    which = f"{judged} of {every} connections: those to port {' or '.join(map(str, sorted(ports)))}"
+    if not judged:
         of_servers = Counter(one.server.port for one in islice(result.connections, LOOKED_AT))
         which += f"; the servers have {', '.join(str(port) for port, _ in of_servers.most_common(_MOST_PORTS))}"
     return [("judged", which)]
