@@ -1,7 +1,7 @@
 """What to do next: where the time went, by cause, and commands to paste."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -203,20 +203,24 @@ def commands(
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by)]
-    held = s.held_ends[0]
-    delayed, sender = _end_that_delays(result, held), _as_asked(result, held)
+    held, translated = s.held_ends[0], _translated(result)
+    delayed, sender = _end_that_delays(result, held), _as_asked(translated, held)
     holder, delayer = (_process_at(result, end) if here else None for end in (held, delayed))
     return [
-        _try(holder) if holder else _look_at(held, _as_asked(result, delayed), is_certain=s.is_certain),
+        _try(holder) if holder else _look_at(held, _as_asked(translated, delayed), is_certain=s.is_certain),
         setting_of(software, known_by),
         (_reach(sender, delayed, delayer), _quick_acks(sender, delayed, delayer)),
     ]
 
 
-def _as_asked(result: Result, end: NamedEnd) -> NamedEnd:
+def _translated(result: Result) -> list[Connection]:
+    """Those of the first LOOKED_AT connections whose server's address is translated on the way."""
+    return [one for one in islice(result.connections, LOOKED_AT) if one.answers_as]
+
+
+def _as_asked(translated: Sequence[Connection], end: NamedEnd) -> NamedEnd:
     """The end as its peer's kernel knows it, if it is a server whose address is translated there."""
-    of_it = (one for one in islice(result.connections, LOOKED_AT) if one.answers_as and _is_at(one.server, end))
-    asked = next((one.answers_as for one in of_it), None)
+    asked = next((one.answers_as for one in translated if _is_at(one.server, end)), None)
     return replace(end, ip=asked.ip, port=asked.port) if asked else end
 
 
