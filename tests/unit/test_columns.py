@@ -136,10 +136,13 @@ def test_ranks_and_counts(numbers):
 
 
 @given(FEW, st.data())
-def test_tallies(keys, data):
-    weights = [data.draw(st.integers(0, 1 << 62)) for _ in keys]
-    sums = {key: sum(w for k, w in zip(keys, weights, strict=True) if k == key) for key in keys}
-    assert both(column_tools.tally, keys, weights) == {key: [keys.count(key), sums[key]] for key in keys}
+def test_tallies(one, data):
+    other = [data.draw(st.integers(0, 3)) for _ in one]
+    weights = [data.draw(st.integers(0, 1 << 62)) for _ in one]
+    rows = list(zip(one, other, strict=True))
+    sums = {row: sum(w for r, w in zip(rows, weights, strict=True) if r == row) for row in rows}
+    said = both(lambda one, other, weights: column_tools.tally([one, other], weights), one, other, weights)
+    assert said == {row: [rows.count(row), sums[row]] for row in rows}
 
 
 @given(FEW, st.data())
@@ -250,7 +253,7 @@ def test_what_is_proved_of_random_candidates(rows, own, peers, no_waits, step, d
         "ack_to_release": release,
         "pure": pure,
         "echo": echo,
-        "announced": [number % 7 == 3 for number in numbers],
+        "kept_by": [2 * (number % 7 == 3) - (number % 14 == 3) for number in numbers],
         "trigger_not_held": [number % 5 == 2 for number in numbers],
         "trigger_frame": [2 * number for number in numbers],
         "release_frame": [2 * number + 2 for number in numbers],

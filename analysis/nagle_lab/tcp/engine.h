@@ -31,7 +31,7 @@ typedef struct {
     int8_t side;             /* the side that sent trigger and release */
     uint8_t pure;            /* the ACK carried no data */
     int8_t echo;             /* see Echo in events.py */
-    uint8_t announced;       /* the release lacks the PSH that ends a write: its sender announced more (MSG_MORE) */
+    uint8_t kept_by;         /* see KeptBy in events.py */
     int8_t gap_ended_by;     /* as in the row of that gap; so are the next two */
     uint8_t gap_small;
     uint8_t gap_reply;

@@ -44,6 +44,14 @@ class Reaction(IntEnum):
     NO_NEW_ACK = 4  # with data, to data that acknowledged nothing new, so it released nothing
 
 
+class KeptBy(IntEnum):
+    """What else than Nagle's algorithm may have kept data until the ACK."""
+
+    NOTHING = 0
+    MSG_MORE = 1  # the data lacks the PSH that ends a write: its sender announced more
+    WINDOW = 2  # the trigger fills the window that the ACK offers, unless that is scaled, which is not known
+
+
 class Echo(IntEnum):
     """Whether data was sent after its sender had received the ACK in question, by its timestamps (RFC 7323)."""
 

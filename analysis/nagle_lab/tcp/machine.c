@@ -6,6 +6,7 @@
 
 enum { HEADERS = 66, MOST_SAMPLES = 4096, SWEEP = 1 << 15, MANY = 1 << 15, ASKING = 128 };
 enum { ACKNOWLEDGEMENT, ANSWER, CONTINUATION, RETRANSMISSION, WINDOW, OTHER, READING }; /* EndedBy */
+enum { KEPT_BY_NOTHING, KEPT_BY_MSG_MORE, KEPT_BY_WINDOW };       /* KeptBy */
 enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; or OPTIONS_CUT, then also the value of `wscale` */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000, INITIAL_WINDOW = 10;
@@ -385,8 +386,7 @@ static int is_sooner_than_reactions(const half *x, const half *y, int64_t ts, co
 static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
     return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack <= x->snd_nxt && ack->had_room &&
-           (trigger->edge < 0 || most(trigger->edge, ack->edge_before) >= x->snd_nxt + s->length) &&
-           (y->shift != LARGEST_SCALE || ack->window != trigger->length);
+           (trigger->edge < 0 || most(trigger->edge, ack->edge_before) >= x->snd_nxt + s->length);
 }
 
 static int is_behind_small(const flow *f, const half *x, const half *y, const segment *s)
@@ -438,6 +438,14 @@ static uint8_t is_announced(const half *x, const sent *trigger, const segment *s
     return (x->pushes || x->kernel == LINUX || trigger->flags & PSH) && !(s->flags & PSH);
 }
 
+static uint8_t kept_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
+{
+    if (is_announced(x, trigger, s))
+        return KEPT_BY_MSG_MORE;
+    int is_known = y->shift != LARGEST_SCALE || s->length > ack->window;
+    return trigger->length == ack->window && !is_known ? KEPT_BY_WINDOW : KEPT_BY_NOTHING;
+}
+
 static int add_candidate_without_ack(machine *m, flow *f, int side, const segment *s, const sent *before,
                                      const idle_gap *gap, int32_t number)
 {
@@ -447,7 +455,7 @@ static int add_candidate_without_ack(machine *m, flow *f, int side, const segmen
         .trigger_to_ack = s->ts - before->ts, .gap = gap->gap, .gap_ended_by = gap->ended_by, .gap_small = gap->small,
         .gap_reply = gap->reply, .ahead = NO_TIMESTAMPS, .arrival = -1, .since_full = -1, .exchange = number,
         .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
-        .echo = AFTER, .announced = is_announced(&f->halves[side], before, s), .ack_clock = clock_of(s->tsecr, before->ts),
+        .echo = AFTER, .kept_by = is_announced(&f->halves[side], before, s), .ack_clock = clock_of(s->tsecr, before->ts),
         .trigger_end = (uint32_t)before->end, .release_seq = s->seq,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);
@@ -472,13 +480,13 @@ static int add_no_wait(machine *m, flow *f, int side, const segment *s, const se
 static int add_candidate(machine *m, flow *f, int side, const segment *s, const sent *trigger, const acknowledgement *ack,
                          int is_pure, int32_t number)
 {
-    const half *x = &f->halves[side];
+    const half *x = &f->halves[side], *y = &f->halves[1 - side];
     int echo = UNKNOWN;
     if (s->timestamps && ack->tsval_before >= 0 && ack->tsval != ack->tsval_before) {
         int is_older = is_after((uint32_t)ack->tsval, s->tsecr);
         echo = s->tsecr == ack->tsval ? AFTER : ack->is_echoed && is_older ? BEFORE : UNKNOWN;
     }
-    int64_t acked_at = arrival_of(&f->halves[1 - side], ack->number, ack->ts);
+    int64_t acked_at = arrival_of(y, ack->number, ack->ts);
     int64_t since_host_busy = most(s->ts - busy_since(m, acked_at, s->src), 0);
     int64_t since_full = -1, sent_at = arrival_of(x, trigger->number, trigger->ts);
     if (x->data.number != trigger->number) {
@@ -495,7 +503,7 @@ static int add_candidate(machine *m, flow *f, int side, const segment *s, const 
         .since_host_busy = (int32_t)least(since_host_busy, INT32_MAX), .arrival = arrived_since(m, acked_at, s->src, f->number),
         .since_data = trigger->since_data, .exchange = number, .trigger_bytes = trigger->length,
         .released_bytes = s->length, .beyond_full = ack->beyond_full, .side = (int8_t)side, .pure = (uint8_t)is_pure, .echo = (int8_t)echo,
-        .announced = is_announced(x, trigger, s), .gap_ended_by = ack->gap_ended_by, .gap_small = ack->gap_small,
+        .kept_by = kept_by(x, y, trigger, ack, s), .gap_ended_by = ack->gap_ended_by, .gap_small = ack->gap_small,
         .gap_reply = ack->gap_reply,
         .trigger_not_held = trigger->end == x->not_held_end, .since_full = (int32_t)since_full,
         .ack_clock = ack->tsval >= 0 ? clock_of(ack->tsval, ack->ts) : 0,

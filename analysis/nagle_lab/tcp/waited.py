@@ -5,12 +5,13 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c 
 
 from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
 from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, LONGEST, NEVER, Acknowledgement, Half, Sent
-from nagle_lab.tcp.events import MS, PROBE, PROBE_JIFFIES, EndedBy
+from nagle_lab.tcp.events import MS, PROBE, PROBE_JIFFIES, EndedBy, KeptBy
 from nagle_lab.tcp.learned import full_size_of, is_after, leaves_ids_zero
 
 # As plain names: looking up a member of an enumeration takes as long as the rest of a line.
 BSD, LINUX = Kernel.BSD, Kernel.LINUX
 BY_ACKNOWLEDGEMENT, BY_ANSWER, BY_CONTINUATION, BY_RETRANSMISSION, BY_WINDOW, BY_OTHER, BY_READING = EndedBy
+KEPT_BY_NOTHING, KEPT_BY_MSG_MORE, KEPT_BY_WINDOW = KeptBy
 
 # Data that follows other data sooner than this does not show what it waited for.
 SHORT = 1 * MS
@@ -91,13 +92,11 @@ def is_released_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> 
     Before the ACK the trigger was outstanding, after it at most full segments are; and no window held the data back.
     Whether the ACK was late, and *caused* the release, is for the proof (:mod:`nagle_lab.diagnosis.proof`).
     """
-    window_is_known = x.peer.shift != LARGEST_SCALE
     return (
         ack.acked_before < trigger.end <= ack.ack  # until this ACK the trigger was outstanding
         and ack.ack <= x.snd_nxt  # otherwise it was captured before the data that it acknowledges: ``s`` itself
         and ack.had_room
         and (trigger.edge < 0 or max(trigger.edge, ack.edge_before) >= x.snd_nxt + s.length)  # the window had room
-        and (window_is_known or ack.window != trigger.length)
     )
 
 
@@ -185,6 +184,17 @@ def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
     """
     is_one = answered.start == x.peer.snd_una and answered.tsval >= 0 and bool(s.timestamps)
     return is_one and is_after(answered.tsval, s.tsecr)
+
+
+def kept_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> KeptBy:
+    """What else may have kept new data ``s`` of ``x`` until ``ack``.
+
+    A window of unknown scale is scaled if ``s`` takes more than it offers.
+    """
+    if is_announced(x, trigger, s):
+        return KEPT_BY_MSG_MORE
+    is_known = x.peer.shift != LARGEST_SCALE or s.length > ack.window
+    return KEPT_BY_WINDOW if trigger.length == ack.window and not is_known else KEPT_BY_NOTHING
 
 
 def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:

@@ -277,6 +277,23 @@ def test_half_of_the_window_is_full(diagnose, length, verdict, stalls):
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
 
 
+@pytest.mark.parametrize(
+    ("window", "released", "said"),
+    [(64, 615, {"STALL"}), (64, 20, {"INCONCLUSIVE", "window_unknown"}), (63, 20, {"STALL"}), (65, 20, {"STALL"})],
+)
+def test_a_window_of_unknown_scale_may_be_full(diagnose, window, released, said):
+    """A header of 64 bytes, and a window that its ACK states as so many: on loopback 65,536 bytes, scaled."""
+    c = Conversation()
+    for _ in range(20):
+        c.client_sends(REQUEST, window=window)
+        c.server_sends(64, after_ns=200 * US)
+        c.client_acks(after_ns=LATE, window=window)
+        c.server_sends(released, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US, window=window)
+    result = diagnose(c.segments)
+    assert {str(result.verdict), *result.quality.unresolved} == said
+
+
 def test_a_window_that_opened_meanwhile_did_not_hold_the_data(diagnose):
     """The trigger filled the window; the ACK of what came before it opened it again, and the tail waited on."""
     c = Conversation()

@@ -50,7 +50,7 @@ class Candidates:
     ack_to_release : from the ACK to the data that followed, which it may have released
     at : time of that data
     connection, since_host_busy, arrival, since_data, since_full, ahead, under_way, trigger_bytes, released_bytes,
-        beyond_full, trigger_frame, ack_frame, release_frame, pure, echo, announced, trigger_not_held : see
+        beyond_full, trigger_frame, ack_frame, release_frame, pure, echo, kept_by, trigger_not_held : see
         ``candidate`` in tcp/engine.h
     peer_program : the number of the peer's program
     peer_fastest_ack : the peer's fastest reaction on that connection, or, where its handshake is not captured, on all

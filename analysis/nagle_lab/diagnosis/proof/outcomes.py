@@ -47,6 +47,7 @@ class Obstacle(StrEnum):
     NAGLE_OFF_ELSEWHERE = "nagle_off_elsewhere"  # on other connections, or at other times, that end waits for no ACK
     CONNECTIONS_DIFFER = "connections_differ"  # data seems held on some connections by themselves, not on others
     ROUND_TRIP_UNKNOWN = "round_trip_unknown"  # that from the capture point to the sender and back
+    WINDOW_UNKNOWN = "window_unknown"  # the ACK may have opened a full window: no SYN shows how that is scaled
     NO_HANDSHAKE = "no_handshake"  # none shows how far away the peer is, and all of its ACKs may be late
     PATH_VARIES = "path_varies"  # ACKs came late, but so does everything from that end
     COARSE_CLOCK = "coarse_clock"  # its steps hide the time from ACK to release

@@ -46,7 +46,7 @@ from nagle_lab.diagnosis.proof.pauses import PAUSES_SPREAD, PAUSES_VARY, middle_
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import ALIKE, BLIND, COARSE, HELD, SOONEST_WOKEN
 from nagle_lab.diagnosis.proof.window_of_one import set_aside_window_of_one
-from nagle_lab.tcp.events import DELAYED, MS, Echo
+from nagle_lab.tcp.events import DELAYED, MS, Echo, KeptBy
 from nagle_lab.tcp.waited import SHORT
 
 MEAN_OF = 30  # releases: with a COARSE clock the mean of this many still tells
@@ -74,6 +74,7 @@ def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
     c = _set_aside_announced(c, judged)
     observed = observe(program, setting, c)
     late = _set_aside_unread(late_candidates(c, observed, judged), judged)
+    late = _leave_open_behind_full_window(late, judged)
     if not len(late):
         may_be_late = without_ack.only(without_ack.trigger_to_ack >= LEAST_DELAY)
         judged.leave_open(may_be_late, Obstacle.CAPTURE_INCOMPLETE)
@@ -171,8 +172,16 @@ def _may_be_held(trigger: Column, released: Column, full: Column, full_waits: Co
 
 def _set_aside_announced(c: Candidates, judged: Judged) -> Candidates:
     """Without those whose sender had announced more (MSG_MORE): what Nagle's algorithm holds has PSH."""
-    judged.reject(c.only((c.announced > 0) & (c.trigger_to_ack >= LEAST_DELAY)), Rejected.CORKED)
-    return c.only(c.announced == 0)
+    announced = c.only(c.kept_by == KeptBy.MSG_MORE)
+    judged.reject(announced.only(announced.trigger_to_ack >= LEAST_DELAY), Rejected.CORKED)
+    return c - announced
+
+
+def _leave_open_behind_full_window(late: Candidates, judged: Judged) -> Candidates:
+    """Without those whose trigger may have filled the window, which the ACK opened: no SYN shows how it is scaled."""
+    behind = late.only(late.kept_by == KeptBy.WINDOW)
+    judged.leave_open(behind, Obstacle.WINDOW_UNKNOWN)
+    return late - behind
 
 
 def _set_aside_unread(late: Candidates, judged: Judged) -> Candidates:

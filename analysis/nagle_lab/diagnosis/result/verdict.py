@@ -309,6 +309,11 @@ _WHY = {  # what was seen, and why it does not decide; how to record then, if th
         "connections, or",
         Recording.ASKING_THE_KERNEL,
     ),
+    Obstacle.WINDOW_UNKNOWN: (
+        "data followed a late ACK, but the segment before it may have filled the window: no SYN shows how that is "
+        "scaled; capture from the beginning of the connections, or",
+        Recording.ASKING_THE_KERNEL,
+    ),
     Obstacle.NO_HANDSHAKE: (
         "data waited for ACKs that came 38 ms later or more, as everything of that end does; no handshake shows "
         "whether the path or its delayed-ACK timer takes so long; capture while any new connection between the two "

@@ -163,6 +163,7 @@ OBSTACLES = {
     Obstacle.NAGLE_OFF_ELSEWHERE: "the same ends wait for no ACK on other connections, or at other times",
     Obstacle.CONNECTIONS_DIFFER: "it seems held on some connections; what happens on the others is not certain",
     Obstacle.ROUND_TRIP_UNKNOWN: "the round trip to the sender is not known",
+    Obstacle.WINDOW_UNKNOWN: "a full window, or a hold: no SYN shows how the window is scaled",
     Obstacle.NO_HANDSHAKE: "no handshake shows whether the path or a delayed-ACK timer took so long",
     Obstacle.PATH_VARIES: "the path or a busy host may have delayed the ACK as much",
     Obstacle.COARSE_CLOCK: "the capture's clock is too coarse",
