@@ -15,6 +15,7 @@ from support.stories import (
     HEADER,
     LATE,
     RELEASE,
+    REQUEST,
     STALLED,
     client_held,
     message_queue,
@@ -672,11 +673,36 @@ def test_what_a_filter_for_data_leaves_of_what_was_not_held(diagnose):
     assert diagnose([segment for segment in segments if segment.length]).verdict == "CLEAN"
 
 
-def test_data_sent_late_was_not_held_if_acks_are_in_the_capture():
-    seen = VerdictInput(100, exchanges=20, stalls=0, sent_late=19, without_data_share=0.1)
-    assert decide(seen)[0] == "CLEAN"
-    assert decide(replace(seen, without_data_share=0.01))[0] == "INCONCLUSIVE"
-    assert decide(replace(seen, without_data_share=0.01, sent_late=0))[0] == "CLEAN"
+@pytest.mark.parametrize("trigger", [HEADER, 1_424])
+@pytest.mark.parametrize("timestamps", [True, False])
+def test_what_a_filter_for_pure_acks_leaves_of_a_stall(diagnose, timestamps, trigger):
+    """SYNs and FINs are still there; a large trigger may have been a full segment."""
+    c = Conversation(timestamps=timestamps)
+    c.handshake()
+    for _ in range(20):
+        c.client_sends(REQUEST)
+        c.server_sends(trigger, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+    c.close()
+    result = diagnose(
+        [segment for segment in c.segments if segment.length or not set("SF").isdisjoint(segment.flags)]
+    )
+    assert result.verdict == "INCONCLUSIVE" and "as if a filter had left them out" in result.reason
+    assert result.summary.decided_exchanges == 0
+
+
+def test_data_sent_late_was_not_held_if_acks_are_in_the_capture(diagnose):
+    c = Conversation(timestamps=False)
+    c.handshake()
+    for _ in range(20):
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.server_sends(BODY, after_ns=25 * MS)
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.segments).verdict == "CLEAN"
+    assert diagnose([segment for segment in c.segments if segment.length]).verdict == "INCONCLUSIVE"
 
 
 def test_what_a_filter_for_data_leaves_of_two_servers(diagnose):
@@ -694,11 +720,9 @@ def test_acks_missing_of_one_connection_only_were_left_out_by_no_filter(diagnose
 
 
 def test_where_a_tenth_carries_no_data_no_filter_is_blamed():
-    lossy = VerdictInput(
-        100, exchanges=20, stalls=0, unresolved={Obstacle.CAPTURE_INCOMPLETE: 5}, without_data_share=0.1
-    )
+    lossy = VerdictInput(100, exchanges=20, stalls=0, unresolved={Obstacle.CAPTURE_INCOMPLETE: 5})
     assert "the capture lacks" in decide(lossy)[1]
-    assert "a filter had left them out" in decide(replace(lossy, without_data_share=0.01))[1]
+    assert "a filter had left them out" in decide(replace(lossy, is_data_only=True))[1]
 
 
 def test_nearly_all_connections_in_one_direction_are_not_all():

@@ -138,7 +138,7 @@ class Findings:
         self.held, self.delayed, self.undecided = Ends(), Ends(), Ends()
         self.servers = Servers()
         self.unwanted, self._are_some_left_out = unwanted, are_some_left_out
-        self.sent_late = 0 if len(tables.delayed_ack) else count_sent_late(tables.no_wait)
+        self.sent_late = 0 if len(tables.delayed_ack) else count_sent_late(tables.idle_gap, tables.connection)
         for gaps in chunks(tables.idle_gap):
             self._count_idle(gaps)
         for late in chunks(tables.delayed_ack):

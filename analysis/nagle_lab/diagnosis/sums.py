@@ -14,9 +14,10 @@ from nagle_lab.diagnosis.observed.columns import (
     select,
     total,
 )
+from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import DELAYED, Echo
+from nagle_lab.tcp.events import EndedBy
 from nagle_lab.tcp.tables import Table
 
 
@@ -101,13 +102,19 @@ def count_astray(connections: Table) -> Astray:
     return Astray(sent, lost, swapped, without_timestamps)
 
 
-def count_sent_late(no_waits: Table) -> int:
-    """How often data was sent DELAYED or later behind unacknowledged data, and no timestamps show that it was
-    unacknowledged: that ACK may be missing in the capture.
+def count_sent_late(idle_gaps: Table, connections: Table) -> int:
+    """How often data without timestamps followed data of the same end after an idle gap: the ACK between them may be
+    missing in the capture.
+
+    Without that ACK a release looks like a loss probe, too, if the ACK timer takes 200 ms.
     """
-    return sum(
-        total((rows["trigger_to_release"] >= DELAYED) & (rows["echo"] != Echo.BEFORE)) for rows in chunks(no_waits)
-    )
+    late = 0
+    for rows in chunks(idle_gaps):
+        clock = Involved(connections, rows["connection"]).of_side("tsval_clock", rows["side"])
+        ended_by = rows["ended_by"]
+        goes_on = (ended_by == EndedBy.CONTINUATION) | (ended_by == EndedBy.RETRANSMISSION)
+        late += total(goes_on & (clock < 0))
+    return late
 
 
 def largest_clock_step(connections: Table) -> int:

@@ -224,7 +224,7 @@ class CompiledEngine:
         }
         segments = self.counter("segments")
         return EngineTotals(
-            self.counter("connections"), segments, self.counter("copies"),
+            self.counter("connections"), segments, self.counter("copies"), self.counter("pure_acks"),
             self.counter("first_ts") if segments else None, self.counter("last_ts"), self.counter("resolution"),
             durations, self._counts(NOT_DECODED),
         )  # fmt: skip

@@ -349,6 +349,11 @@ static inline int is_half_of_window(const half *peer, int64_t length)
     return peer->rcv_nxt >= 0 && 2 * length >= peer->rcv_wnd;
 }
 
+static inline int echoes_uncaptured(const half *y, const segment *s)
+{
+    return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
+}
+
 static inline void learn_full_size_by_data(half *x, const half *y, const segment *s)
 {
     int32_t length = s->length;
@@ -360,7 +365,7 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
         return;
     if (is_half_of_window(y, length))
         return;
-    if (!x->pushes && x->snd_una >= x->data.end)
+    if (!x->pushes && (x->snd_una >= x->data.end || echoes_uncaptured(y, s)))
         return;
     if (length == x->last_unpushed)
         x->full_size_by_data = length;

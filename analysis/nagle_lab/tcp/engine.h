@@ -155,6 +155,7 @@ typedef struct {
     int64_t frames;
     int64_t segments;
     int64_t copies;
+    int64_t pure_acks;
     int64_t connections;
     int64_t first_ts;
     int64_t last_ts;

@@ -14,6 +14,7 @@ class EngineTotals(NamedTuple):
     connections: int
     segments: int  # copies included
     copies: int  # left out: a packet captured before, on another interface
+    pure_acks: int
     first_ts: int | None  # of the first segment, ns; None before there is one
     last_ts: int
     resolution: int  # of the clock that stamped the segments, ns

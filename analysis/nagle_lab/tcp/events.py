@@ -49,7 +49,7 @@ class KeptBy(IntEnum):
 
     NOTHING = 0
     MSG_MORE = 1  # the data lacks the PSH that ends a write: its sender announced more
-    WINDOW = 2  # the trigger fills the window that the ACK offers, unless that is scaled, which is not known
+    WINDOW = 2  # until this ACK the window was full, unless it is scaled, which is not known
 
 
 class Echo(IntEnum):

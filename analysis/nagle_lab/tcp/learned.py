@@ -200,7 +200,7 @@ def learn_full_size_by_data(x: Half, s: Segment) -> None:
 
     A path MTU, and options that the handshake does not show, make it less than the MSS says. Segments that are full
     only until the window grows are not used. If ``x`` never sets PSH (ns-3), only what it sends while other data is
-    unacknowledged counts.
+    unacknowledged counts; not if it echoes an ACK that the capture lacks.
     """
     length = s.length
     if s.flags & PSH:
@@ -211,11 +211,16 @@ def learn_full_size_by_data(x: Half, s: Segment) -> None:
         return
     if is_half_of_window(x, length):
         return
-    if not x.pushes and x.snd_una >= x.data.end:
+    if not x.pushes and (x.snd_una >= x.data.end or echoes_uncaptured(x.peer, s)):
         return
     if length == x.last_unpushed:
         x.full_size_by_data = length
     x.last_unpushed = length
+
+
+def echoes_uncaptured(y: Half, s: Segment) -> bool:
+    """Whether ``s`` echoes a timestamp of ``y`` that the capture lacks, or has only later, such as that of an ACK."""
+    return bool(s.timestamps) and y.tsval >= 0 and is_after(s.tsecr, y.tsval)
 
 
 def is_half_of_window(x: Half, length: int) -> bool:

@@ -300,11 +300,6 @@ static int64_t acknowledged(flow *f, int side, const segment *s)
     return unwrapped(s->ack, x->rcv_nxt >= 0 ? x->rcv_nxt : y->seq);
 }
 
-static int echoes_uncaptured(const half *y, const segment *s)
-{
-    return s->timestamps && y->tsval >= 0 && is_after(s->tsecr, (uint32_t)y->tsval);
-}
-
 static int echoes_older(const half *y, const segment *s, const sent *answered)
 {
     int is_one = answered->start == y->snd_una && answered->tsval >= 0 && s->timestamps;
@@ -442,8 +437,10 @@ static uint8_t kept_by(const half *x, const half *y, const sent *trigger, const 
 {
     if (is_announced(x, trigger, s))
         return KEPT_BY_MSG_MORE;
-    int is_known = y->shift != LARGEST_SCALE || s->length > ack->window;
-    return trigger->length == ack->window && !is_known ? KEPT_BY_WINDOW : KEPT_BY_NOTHING;
+    if (y->shift != LARGEST_SCALE || x->snd_nxt - ack->ack + s->length > ack->window)
+        return KEPT_BY_NOTHING;
+    int64_t offered = (ack->edge_before - ack->acked_before) >> LARGEST_SCALE;
+    return x->snd_nxt - ack->acked_before == offered ? KEPT_BY_WINDOW : KEPT_BY_NOTHING;
 }
 
 static int add_candidate_without_ack(machine *m, flow *f, int side, const segment *s, const sent *before,
@@ -624,6 +621,7 @@ static int acknowledge(machine *m, flow *f, int side, const segment *s, int64_t 
 {
     half *x = &f->halves[side], *y = &f->halves[1 - side];
     int is_pure = (s->flags & (CONTROL | ACK)) == ACK && !s->length;
+    m->counters.pure_acks += is_pure;
     if (ack > y->snd_una) {
         const sent *answered = latest_sent(y);
         if (answered->end == ack && answered->is_new && answered->epoch == s->epoch &&

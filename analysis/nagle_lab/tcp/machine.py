@@ -35,6 +35,7 @@ from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import (
     acknowledged,
     clock_of,
+    echoes_uncaptured,
     forget_syn_proxy,
     full_size_of,
     is_after,
@@ -58,7 +59,6 @@ from nagle_lab.tcp.waited import (
     SHORT,
     beyond_full,
     echoes_older,
-    echoes_uncaptured,
     ended_by,
     had_received_no_data,
     is_announced,
@@ -115,6 +115,7 @@ class Machine:
     connections : how many there have been so far
     segments : how many were followed, copies included
     copies : how many of them were left out: the same packet, captured on another interface
+    pure_acks : how many of the others only acknowledge
     first_ts, last_ts : times of the first and the last segment, ns; None and 0 before there is one
     resolution : of the clock that stamped the segments, ns: the greatest common divisor of the times between them
     durations : those of all answered exchanges, by the names of the fields of ``exchange``
@@ -122,7 +123,7 @@ class Machine:
 
     def __init__(self, *, exchanges: bool = True, in_place: bool = True) -> None:
         self.tables = Tables(in_place=in_place)
-        self.connections = self.segments = self.copies = 0
+        self.connections = self.segments = self.copies = self.pure_acks = 0
         self.first_ts: int | None = None
         self.last_ts = self.resolution = 0
         self.durations = {name: Durations() for name in DURATIONS}
@@ -235,6 +236,7 @@ class Machine:
         """Note that ``x`` acknowledges up to ``ack``, an unwrapped number, and ends the idle ``gap``."""
         y, connection, flags = x.peer, x.connection, s.flags
         is_pure = not (s.length or flags & CONTROL)
+        self.pure_acks += is_pure
         is_new = ack > y.snd_una
         if is_new:
             answered = y.latest_sent

@@ -89,8 +89,9 @@ class PlainEngine(Taker):
         """What was counted so far."""
         m = self.machine
         return EngineTotals(
-            m.connections, m.segments, m.copies, m.first_ts, m.last_ts, m.resolution, m.durations, self._not_decoded
-        )
+            m.connections, m.segments, m.copies, m.pure_acks,
+            m.first_ts, m.last_ts, m.resolution, m.durations, self._not_decoded,
+        )  # fmt: skip
 
     @property
     def build(self) -> str:

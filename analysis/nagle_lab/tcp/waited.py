@@ -6,7 +6,7 @@ In the words of RFC 9293 and Linux, for :mod:`nagle_lab.tcp.machine`; machine.c 
 from nagle_lab.packet.segment import ACK, PSH, Kernel, Segment
 from nagle_lab.tcp.connection import LARGEST_SCALE, LEAST_USUAL, LONGEST, NEVER, Acknowledgement, Half, Sent
 from nagle_lab.tcp.events import MS, PROBE, PROBE_JIFFIES, EndedBy, KeptBy
-from nagle_lab.tcp.learned import full_size_of, is_after, leaves_ids_zero
+from nagle_lab.tcp.learned import echoes_uncaptured, full_size_of, is_after, leaves_ids_zero
 
 # As plain names: looking up a member of an enumeration takes as long as the rest of a line.
 BSD, LINUX = Kernel.BSD, Kernel.LINUX
@@ -170,11 +170,6 @@ def is_small_behind_small(x: Half, s: Segment, before: Sent) -> bool:
     return s.length < least and 0 < tail < least
 
 
-def echoes_uncaptured(y: Half, s: Segment) -> bool:
-    """Whether ``s`` echoes a timestamp of ``y`` that the capture lacks, or has only later, such as that of an ACK."""
-    return bool(s.timestamps) and y.tsval >= 0 and is_after(s.tsecr, y.tsval)
-
-
 def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
     """Whether ``s`` of ``x`` echoes an older timestamp than that of ``answered``, the only new segment it
     acknowledges.
@@ -189,12 +184,14 @@ def echoes_older(x: Half, s: Segment, answered: Sent) -> bool:
 def kept_by(x: Half, trigger: Sent, ack: Acknowledgement, s: Segment) -> KeptBy:
     """What else may have kept new data ``s`` of ``x`` until ``ack``.
 
-    A window of unknown scale is scaled if ``s`` takes more than it offers.
+    A window of unknown scale, without which it would be full, is scaled if ``s`` takes more than it offers then.
     """
     if is_announced(x, trigger, s):
         return KEPT_BY_MSG_MORE
-    is_known = x.peer.shift != LARGEST_SCALE or s.length > ack.window
-    return KEPT_BY_WINDOW if trigger.length == ack.window and not is_known else KEPT_BY_NOTHING
+    if x.peer.shift != LARGEST_SCALE or x.snd_nxt - ack.ack + s.length > ack.window:
+        return KEPT_BY_NOTHING
+    offered = (ack.edge_before - ack.acked_before) >> LARGEST_SCALE
+    return KEPT_BY_WINDOW if x.snd_nxt - ack.acked_before == offered else KEPT_BY_NOTHING
 
 
 def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:

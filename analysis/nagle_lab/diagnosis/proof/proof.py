@@ -334,7 +334,8 @@ def _judge_without_ack(
     """Judge the candidates whose ACK the capture lacks, and whose release echoes it (RFC 7323).
 
     Those that came as long after the trigger as proved stalls (``held``) are stalls, too. If there are no such
-    stalls, those that came after half of the ``usual`` wait, ns, or later are left open.
+    stalls, those that came after half of the ``usual`` wait, ns, or later are left open; and those after DELAYED,
+    because with a filter the ACKs that are captured, on data, may be much later.
     """
     if len(held):
         least, most = AS_LONG_AS_STALLS
@@ -343,7 +344,7 @@ def _judge_without_ack(
         if len(alike):
             judged.accept(alike, Ground.TIMESTAMPS, _hold(alike, alike, observed))
         return
-    late = without_ack.only(without_ack.trigger_to_ack >= usual / 2)
+    late = without_ack.only(without_ack.trigger_to_ack >= min(usual / 2, DELAYED))
     if len(late) >= REPEATED:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
 

@@ -23,7 +23,6 @@ MOST_UNRESOLVED, MOST_ASTRAY = 0.04, 0.1
 # Of the late ACKs that data followed, at most this share may be open too, if REPEATED or more are and the path does
 # not explain them: in long captures a few percent of the exchanges hide a rare stall, which only late ACKs show.
 MOST_OPEN = 0.1
-LEFT_OUT = 0.02  # of the segments: with fewer without data (SYNs, FINs), a filter left out the pure ACKs
 MOST_ONE_WAY = 0.5  # of the connections: SYNs without an answer are usual
 
 
@@ -96,8 +95,8 @@ class VerdictInput:
         address and port, most first. For these, ``late_without_stall`` counts all pure ACKs that were 5 ms late and
         are not open
     cut_off : packets whose headers are not whole, because the capture kept too few bytes of each (tcpdump -s)
-    sent_late : how often data left late behind data whose acknowledgement is not in the capture
-    without_data_share : share of the TCP segments: pure ACKs, and those that begin and end connections
+    is_data_only : hardly any segment only acknowledges, as if a filter had left these out
+    sent_late : how often data left late behind data whose acknowledgement may have been left out so
     is_of_both_ends : whether each end is near the capture, or near one of two that were judged together
     """
 
@@ -116,17 +115,10 @@ class VerdictInput:
     chances: int = 0
     left_out: int = 0
     cut_off: int = 0
+    is_data_only: bool = False
     sent_late: int = 0
-    without_data_share: float = 1.0
     servers: Mapping[str, "VerdictInput"] = field(default_factory=dict)
     is_of_both_ends: bool = False
-
-    @property
-    def is_data_only(self) -> bool:
-        """Whether a filter left out segments without data; otherwise a tenth of the segments or more are
-        pure ACKs.
-        """
-        return self.without_data_share < LEFT_OUT
 
     @property
     def is_stream(self) -> bool:
@@ -245,7 +237,7 @@ def _too_much_is_open(evidence: VerdictInput) -> Decision | None:
             times = times_text(one.unresolved[obstacle])
             reason = f"{f'{server}: ' if server else ''}{_exchanges_text(one.exchanges)}; {times} {why}"
             return Decision(Verdict.INCONCLUSIVE, reason, Undecided(obstacle, server, record))
-    if evidence.is_data_only and evidence.sent_late > MOST_UNRESOLVED * evidence.judged:
+    if evidence.sent_late > MOST_UNRESOLVED * evidence.judged:
         reason = f"{_exchanges_text(evidence.exchanges)}; {times_text(evidence.sent_late)} {_ACKS_LEFT_OUT}"
         return Decision(Verdict.INCONCLUSIVE, reason, Undecided(Obstacle.CAPTURE_INCOMPLETE, None, None))
     return None
