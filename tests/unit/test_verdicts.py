@@ -691,6 +691,7 @@ def test_what_a_filter_for_pure_acks_leaves_of_a_stall(diagnose, timestamps, tri
     )
     assert result.verdict == "INCONCLUSIVE" and "as if a filter had left them out" in result.reason
     assert result.summary.decided_exchanges == 0
+    assert set(result.idle_gaps) == {"unknown"}, "not the server's processing"
 
 
 def test_data_sent_late_was_not_held_if_acks_are_in_the_capture(diagnose):

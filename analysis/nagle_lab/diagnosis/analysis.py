@@ -205,6 +205,7 @@ class Analysis:
             answers=answers,
             paths=self._paths,
             both_ends=both_ends,
+            is_data_only=totals.is_data_only,
         )
         return summarize(self._capture, totals, findings, listed)
 

@@ -39,9 +39,9 @@ from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, P
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import Servers
-from nagle_lab.diagnosis.sums import Sums, count_astray, count_sent_late, largest_clock_step
+from nagle_lab.diagnosis.sums import Sums, count_astray, largest_clock_step
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import IDLE
+from nagle_lab.tcp.events import IDLE, EndedBy
 from nagle_lab.tcp.tables import Tables
 
 Name = TypeVar("Name", bound=StrEnum)
@@ -56,6 +56,7 @@ def find(
     answers: Sequence[KernelAnswer] = (),
     paths: KnownPaths | None = None,
     both_ends: BothEnds | None = None,
+    is_data_only: bool = False,
 ) -> "Findings":
     """What a capture shows, from the tables of an engine that has finished: the proof runs here.
 
@@ -68,10 +69,12 @@ def find(
     answers : what the kernel said of sockets while the capture was recorded
     paths : what was known before the capture
     both_ends : what it shows together with another capture of the same traffic
+    is_data_only : whether a filter may have left out the pure ACKs
     """
     seen_again = mark_seen_again(tables.connection)
     unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
-    findings = Findings(tables, resolution, unwanted, bool(seen_again or unwanted.connections))
+    are_some_left_out = bool(seen_again or unwanted.connections)
+    findings = Findings(tables, resolution, unwanted, are_some_left_out, is_data_only=is_data_only)
     setting = Setting(
         resolution=resolution,
         astray_share=findings.astray.share,
@@ -112,14 +115,16 @@ class Findings:
     waited_by : how often that happened, by the role of the end whose data waited
     resolution : of the capture's clock; the coarsest if there are several
     astray : data segments that the capture lacks, or has after their acknowledgement
-    sent_late : how often data was sent late behind unacknowledged data; 0 if there is any late ACK
+    sent_late : how often data was sent late behind data whose ACK a filter may have left out
     idle : idle gaps by cause
     held, delayed, undecided : the ends that held, that delayed, and that may have held
     unwanted : connections that are not to be judged
     sums : over all connections
     """
 
-    def __init__(self, tables: Tables, resolution: int, unwanted: Unwanted, are_some_left_out: bool) -> None:
+    def __init__(
+        self, tables: Tables, resolution: int, unwanted: Unwanted, are_some_left_out: bool, *, is_data_only: bool
+    ) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # each chunk of candidates is replaced by its stalls: see _keep
         self._kept = 0
@@ -138,7 +143,7 @@ class Findings:
         self.held, self.delayed, self.undecided = Ends(), Ends(), Ends()
         self.servers = Servers()
         self.unwanted, self._are_some_left_out = unwanted, are_some_left_out
-        self.sent_late = 0 if len(tables.delayed_ack) else count_sent_late(tables.idle_gap, tables.connection)
+        self.sent_late, self._is_data_only = 0, is_data_only
         for gaps in chunks(tables.idle_gap):
             self._count_idle(gaps)
         for late in chunks(tables.delayed_ack):
@@ -158,6 +163,7 @@ class Findings:
             (stalls, idle_gaps.Cause.NAGLE_DELAYED_ACK),
             (round_trips, idle_gaps.Cause.NAGLE_ROUND_TRIP),
             (_kept_by_msg_more(judged, candidates, involved), idle_gaps.Cause.MSG_MORE),
+            (_open_without_ack(judged, candidates), idle_gaps.Cause.UNKNOWN),
         ):
             long = pick(rows, rows_where(pick(gaps["gap"], rows) >= IDLE))
             these = {name: pick(column, long) for name, column in gaps.items()}
@@ -189,6 +195,10 @@ class Findings:
                 return
             counted = {name: pick(column, rows) for name, column in counted.items()}
         involved = Involved(self.connections, counted["connection"])
+        if self._is_data_only:
+            goes_on = _may_follow_ack(counted, involved)
+            self.sent_late += total(goes_on)
+            counted["ended_by"] = select(goes_on, int(EndedBy.OTHER), counted["ended_by"])
         idle_gaps.add_totals(self.idle, idle_gaps.totals_by_cause(_with_their_ends(counted, involved)))
 
     def _count_judged(self, judged: Judged, candidates: Columns, involved: Involved, asked: set[int]) -> None:
@@ -257,12 +267,27 @@ def _kept_by_msg_more(judged: Judged, candidates: Columns, involved: Involved) -
     return pick(announced, rows_where(pick(after_ack, announced) < NEAR))
 
 
+def _open_without_ack(judged: Judged, candidates: Columns) -> Column:
+    """The undecided rows whose ACK the capture lacks, so that what ended with the data seems to be its program's."""
+    unsure = in_order([rows for _, rows in judged.unresolved])
+    return pick(unsure, rows_where(pick(candidates["ack_frame"], unsure) == 0))
+
+
 def _idle_gaps_ended(candidates: Columns, involved: Involved) -> dict[str, Column]:
     """The idle gaps that the candidates' ACKs ended, or their data where the capture lacks the ACK: see ``Gaps``."""
     gaps = {name: candidates["gap_" + name] for name in ("ended_by", "small", "reply")}
     side = candidates["side"]
     gaps |= {"gap": candidates["gap"], "side": select(candidates["ack_frame"] > 0, 1 - side, side)}
     return _with_their_ends(gaps, involved)
+
+
+def _may_follow_ack(gaps: dict[str, Column], involved: Involved) -> Column:
+    """Which gaps ended with data without timestamps after data of the same end: the ACK between them may be missing.
+
+    Without that ACK a release looks like a loss probe, too, if the ACK timer takes 200 ms.
+    """
+    goes_on = (gaps["ended_by"] == EndedBy.CONTINUATION) | (gaps["ended_by"] == EndedBy.RETRANSMISSION)
+    return goes_on & (involved.of_side("tsval_clock", gaps["side"]) < 0)
 
 
 def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, Column]:

@@ -37,8 +37,6 @@ from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.tables import Table
 
-LEFT_OUT = 0.02  # of the segments: with fewer pure ACKs than that, a filter may have left them out
-
 
 def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, exchanges: Table | None) -> Result:
     """The result of a capture, by what a finished engine counted and found; ``exchanges`` lists the exchanges."""
@@ -64,8 +62,8 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
             servers=findings.servers.evidence(),
             cut_off=sum(count for kind, count in totals.not_decoded.items() if kind & REASON == CUT),
             is_of_both_ends=findings.is_of_both_ends or summary.captured_near == "both",
-            is_data_only=_is_data_only(totals),
-            sent_late=_sent_late(totals, findings),
+            is_data_only=totals.is_data_only,
+            sent_late=findings.sent_late,
         )
     )
     return Result(
@@ -82,15 +80,6 @@ def summarize(capture: CaptureSoFar, totals: EngineTotals, findings: Findings, e
         exchanges=None if exchanges is None else ExchangeRows(findings, exchanges, totals.first_ts or 0),
         undecided=undecided,
     )
-
-
-def _is_data_only(totals: EngineTotals) -> bool:
-    return totals.pure_acks < LEFT_OUT * totals.segments
-
-
-def _sent_late(totals: EngineTotals, findings: Findings) -> int:
-    """How often data was sent late behind data whose ACK a filter may have left out."""
-    return findings.sent_late if _is_data_only(totals) else 0
 
 
 def _damage(capture: CaptureSoFar) -> list[str]:
@@ -143,7 +132,7 @@ def _summary(totals: EngineTotals, findings: Findings, durations: Mapping[str, D
         connections=totals.connections,
         exchanges=total,
         repeat_exchanges=whole["repeat_exchanges"],
-        decided_exchanges=max(total - findings.unresolved_exchanges - _sent_late(totals, findings), 0),
+        decided_exchanges=max(total - findings.unresolved_exchanges - findings.sent_late, 0),
         stalled_exchanges=whole["stalled_exchanges"],
         stalls=whole["stalls"],
         behind_full=findings.behind_full,

@@ -14,10 +14,8 @@ from nagle_lab.diagnosis.observed.columns import (
     select,
     total,
 )
-from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.tcp.durations import Durations
-from nagle_lab.tcp.events import EndedBy
 from nagle_lab.tcp.tables import Table
 
 
@@ -100,21 +98,6 @@ def count_astray(connections: Table) -> Astray:
             swapped += total(rows["swapped", side])
             without_timestamps += total(rows["swapped", side] * (rows["tsval_clock", side] < 0))
     return Astray(sent, lost, swapped, without_timestamps)
-
-
-def count_sent_late(idle_gaps: Table, connections: Table) -> int:
-    """How often data without timestamps followed data of the same end after an idle gap: the ACK between them may be
-    missing in the capture.
-
-    Without that ACK a release looks like a loss probe, too, if the ACK timer takes 200 ms.
-    """
-    late = 0
-    for rows in chunks(idle_gaps):
-        clock = Involved(connections, rows["connection"]).of_side("tsval_clock", rows["side"])
-        ended_by = rows["ended_by"]
-        goes_on = (ended_by == EndedBy.CONTINUATION) | (ended_by == EndedBy.RETRANSMISSION)
-        late += total(goes_on & (clock < 0))
-    return late
 
 
 def largest_clock_step(connections: Table) -> int:

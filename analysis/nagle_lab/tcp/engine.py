@@ -7,6 +7,8 @@ from nagle_lab.capture import records
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Tables
 
+LEFT_OUT = 0.02  # of the segments: with fewer pure ACKs, a filter may have left them out
+
 
 class EngineTotals(NamedTuple):
     """What an engine has counted so far."""
@@ -20,6 +22,11 @@ class EngineTotals(NamedTuple):
     resolution: int  # of the clock that stamped the segments, ns
     durations: Mapping[str, Durations]  # of answered exchanges, by the names of the fields of ``exchange``
     not_decoded: Mapping[int, int]  # packets without a readable TCP segment, by kind (nagle_lab.packet.kinds)
+
+    @property
+    def is_data_only(self) -> bool:
+        """Whether hardly any segment only acknowledges, as if a filter had left these out."""
+        return self.pure_acks < LEFT_OUT * self.segments
 
 
 class Engine(records.RecordTaker, Protocol):

@@ -15,6 +15,7 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.remedy import is_behind_full, remedy
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary
 from nagle_lab.diagnosis.result.spread import Spread, plural
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes, here
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
@@ -180,7 +181,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
         ("capture", f"{recorded_as} · {source.packets} packets, {source.tcp_packets} of TCP"),
         ("connections", f"{s.connections} ({_handshakes(result)})" if s.connections else "none"),
         ("stalls on", stalled_connections(result)),
-        ("exchanges", _exchanges(s)),
+        ("exchanges", _exchanges(result)),
         ("delayed ACKs", _delayed_acks(s)),
         ("captured", _NEAR.get(s.captured_near or "")),
         *processes(result),
@@ -268,10 +269,13 @@ class LadderView:
         yield ladder_text(self._ladder, options.max_width)
 
 
-def _exchanges(s: Summary) -> str:
-    """How many exchanges there are, how many stalled, and in how many a stall would have been seen."""
+def _exchanges(result: Result) -> str:
+    """How many exchanges there are, how many stalled if it is known, and in how many a stall would have been seen."""
+    s = result.summary
+    is_known = s.stalled_exchanges or result.verdict is Verdict.CLEAN
+    stalled = f", stalled {s.stalled_exchanges} ({s.stalled_share:.1%})" if is_known else ""
     seen = "" if s.decided_exchanges == s.exchanges else f"; in {s.decided_exchanges} a stall would have been seen"
-    return f"{s.exchanges}, stalled {s.stalled_exchanges} ({s.stalled_share:.1%}){seen}"
+    return f"{s.exchanges}{stalled}{seen}"
 
 
 def _delayed_acks(s: Summary) -> str:
