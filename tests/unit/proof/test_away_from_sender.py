@@ -816,11 +816,11 @@ def test_far_away_the_one_reply_whose_ack_was_early_shows_that_a_few_are_paused(
     assert diagnose(talk(ask, replies, first=ask, rtt_ns=30 * MS).seen_at("client")).verdict == verdict
 
 
-@pytest.mark.parametrize(("acks", "verdict"), [(0, "STALL"), (3, "INCONCLUSIVE"), (30, "INCONCLUSIVE")])
-def test_what_comes_sooner_than_any_ack_of_that_end_had_left_before(diagnose, acks, verdict):
+@pytest.mark.parametrize("acks", [0, 3, 30])
+def test_what_comes_sooner_than_any_ack_of_that_end_had_left_before(diagnose, acks):
     """One tick fires the client's ACK timer and wakes a relay on the same kernel: its data takes half a round trip.
 
-    The capture began late. Without ACKs in time that end may be as near as its data says.
+    The capture began late. Without ACKs in time that end's answers show how near it is at most.
     """
     c = Conversation(rtt_ns=MS, timestamps=False)
     for number in range(30):
@@ -831,7 +831,7 @@ def test_what_comes_sooner_than_any_ack_of_that_end_had_left_before(diagnose, ac
         ack = c.client_acks(after_ns=LATE + number % 5 * MS)
         c.server_sends(BODY, at_ns=ack.ts_ns + 60 * US + number % 3 * US)
         c.client_acks(after_ns=10 * US)
-    assert diagnose(c.seen_at("client")).verdict == verdict
+    assert diagnose(c.seen_at("client")).verdict == "INCONCLUSIVE"
 
 
 def test_one_segment_that_crossed_its_ack_makes_no_shorter_path(diagnose):

@@ -67,7 +67,7 @@ AS_A_RELAY = 500 * US  # relays took 150 to 500 µs to pass on what they had wai
 # its answers come later still; SURELY_WOKEN, the same if they do not; APART, the least distance between the slowest
 # tenth of those ACKs and the soonest tenth of the data.
 NEARBY, WOKEN, SURELY_WOKEN, APART = 2 * MS, 90 * US, 180 * US, 25 * US
-SURELY_SOONER = 0.8  # times its soonest ACK in time: a program that reads may delay that by a little
+SOONER_THAN_ACKS = 0.8  # times its soonest ACK in time: a program that reads may delay that by a little
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # pairs of sizes, the most usual ones
 VARIES = 3  # times the middle half: hardly anything is farther than half of that from the median
@@ -406,8 +406,11 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
     fastest: float = observed.sender_fastest
     reactions, releases = observed.program.reactions, prompt.ack_to_release
     quick = reactions.by_kernel_before(fastest + DELAYED)
-    if not reactions.handshake and len(quick) > 1:  # otherwise the fastest may be one of these releases
-        fastest = SURELY_SOONER * min(quick)
+    if not reactions.handshake:  # the fastest may be one of these releases
+        if len(quick) > 1:
+            fastest = SOONER_THAN_ACKS * min(quick)
+        elif len(reactions.after_handshake) >= CONCLUSIVE:
+            fastest = SOONER_THAN_ACKS * reactions.fastest
     soonest = min(reactions.by_kernel, default=fastest)
     if soonest - percentile(releases, 50) < middle_half(releases) and follows_ack(prompt):
         return False

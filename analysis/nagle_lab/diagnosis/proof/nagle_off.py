@@ -24,7 +24,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
-from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, latest_answer
+from nagle_lab.diagnosis.observed.observed import NEAR, PATH_JITTER, Observed, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.observed.programs import ToPeer, by_connection
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
@@ -109,6 +109,9 @@ def _is_sooner_than_woken(c: Candidates, observed: Observed) -> bool:
     """Whether several, captured at their sender, follow the ACK sooner than from any program that sleeps."""
     if observed.nearer_end != "sender" or observed.setting.resolution > FINE or len(c) < COMPARABLE:
         return False
+    own = observed.program.reactions
+    if not own.handshake and own.fastest >= NEAR:
+        return False  # nothing but these releases shows that their sender is near
     return percentile(c.ack_to_release, 90) <= SOONEST_WOKEN
 
 
@@ -116,9 +119,9 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     """Those that follow a pure ACK as soon as a kernel releases data, or by a round trip, if more than chance
     explains.
 
-    What follows data is an answer, and not counted.
+    What follows data is an answer, and not counted; nor is what left before the ACK had arrived, by its timestamp.
     """
-    off, nothing = off.only(off.pure), off.none
+    off, nothing = off.only((off.pure > 0) & (off.echo != Echo.BEFORE)), off.none
     if len(off) < REPEATED:
         return nothing
     most, pauses = nothing, _usual_pauses(observed)

@@ -9,7 +9,7 @@ from collections import Counter
 from nagle_lab.diagnosis.observed.candidates import Candidates
 from nagle_lab.diagnosis.observed.columns import highest, listed, lowest, percentile, total
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, NEARLY_ALL, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, Observed
+from nagle_lab.diagnosis.observed.observed import AT_CAPTURE_POINT, NEAR, Observed
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER, LONGEST_WAIT
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off, surely_while_on
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, PassedOn, Rejected
@@ -42,6 +42,8 @@ TICK = 5 * MS  # a tick of the kernel at HZ=250, 4 ms, and what a release takes
 # Where the median release is a kernel's, so are others that take up to SPREAD medians, or SPREAD_NS.
 SPREAD, SPREAD_NS = 3, 100 * US
 ABOUT = 0.06  # share by which a pause of 40 ms may differ from a delayed-ACK timer of 40 ms (HZ=250)
+WRITTEN_LATE = 0.8  # times the usual wait: a program that pauses as long may also write just after the ACK
+SOONEST_RELEASE = 3 * US  # of a kernel, at its end of a path
 SAME_PAUSE = MS // 2  # the most by which a program's pauses differ if they are all as long
 AS_LONG = 1.01  # times a usual pause (medians): what ended with a late ACK by chance is no longer
 
@@ -178,11 +180,25 @@ def _doubt(prompt: Candidates, pure: Candidates, observed: Observed, bound: floa
     pauses = total((pure.ack_to_release > bound) & (pure.ack_to_release < LONGEST_WAIT))
     if len(prompt) == 1 and (pauses >= COMPARABLE or _may_be_the_path(prompt, observed)):
         return Obstacle.COINCIDENCE
+    if _may_have_met_on_the_path(prompt, observed):
+        return Obstacle.ROUND_TRIP_UNKNOWN
     if _is_often_late_without_pauses(prompt, pure, bound, observed):
         return Obstacle.LIKE_A_PROGRAM
     if middle > HELD and _paused_when_early(prompt, observed):
         return Obstacle.LIKE_A_PROGRAM
     return None
+
+
+def _may_have_met_on_the_path(prompt: Candidates, observed: Observed) -> bool:
+    """Whether data often passes sooner behind the ACK than any kernel sends it, and nothing shows how far away its
+    sender is.
+
+    A relay's data and the ACK may have left in the same tick of one kernel, and met in the middle of their path.
+    """
+    own = observed.program.reactions
+    is_unknown = not own.handshake and own.fastest >= AT_CAPTURE_POINT and len(own.after_handshake) >= CONCLUSIVE
+    is_sooner = percentile(prompt.ack_to_release, 25) < SOONEST_RELEASE
+    return is_unknown and observed.peer_fastest >= AT_CAPTURE_POINT and is_sooner
 
 
 def _paused_when_early(prompt: Candidates, observed: Observed) -> bool:
@@ -306,9 +322,9 @@ def _may_be_the_path(prompt: Candidates, observed: Observed) -> bool:
 def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, observed: Observed) -> Candidates:
     """The prompt ones, and those up to a tick of the kernel later: on a busy machine the ACK waited for the tick.
 
-    The late ones count only if they are no more than the prompt ones, and nothing comes later still, as a pause
-    would; or if hardly anything does, and early ACKs show that the program had written. At the sender the kernel does
-    not wait for a tick.
+    The late ones count only if they are no more than the prompt ones, nothing comes later still, as a pause would,
+    and no early ACK shows a pause as long as the waits; or if hardly anything does, and early ACKs show that the
+    program had written. At the sender the kernel does not wait for a tick.
     """
     if observed.nearer_end == "sender" or len(prompt) < REPEATED:
         return prompt
@@ -318,7 +334,8 @@ def _with_those_a_tick_late(prompt: Candidates, pure: Candidates, bound: float, 
     if observed.setting.is_on_loopback:  # another program's data may be passed on a tick later
         a_tick_late = a_tick_late.only(a_tick_late.arrival < 0)
     later = len(late) - len(a_tick_late)
-    is_none_later = len(prompt) >= CONCLUSIVE and not later
+    pauses = total(observed.early.on_connections_of(prompt).trigger_to_release > WRITTEN_LATE * pure.usual_wait)
+    is_none_later = len(prompt) >= CONCLUSIVE and not later and not pauses
     if not is_none_later and not comes_early_too(pure, observed):
         return prompt
     if len(a_tick_late) > len(prompt) or later > HARDLY_ANY * len(prompt):
