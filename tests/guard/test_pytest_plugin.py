@@ -526,10 +526,21 @@ def test_a_test_that_cannot_be_run_again_keeps_its_verdict(suite):
     assert ended.code == 1 and said.startswith("STALL: ") and "the traced run failed: it recorded nothing (" in said
 
 
-def test_tracing_without_strace_and_without_nagle(suite, tmp_path, monkeypatch):
+@pytest.mark.parametrize("option", ["--nagle-trace", "--nagle-keep=a", "--nagle-port=80", "--nagle-allow=:80"])
+def test_an_option_without_nagle_is_refused_on_the_command_line_only(suite, option):
+    """In a configuration file it waits for a run with --nagle, which may be given there, too."""
+    suite.write("test_it.py", "def test_it(): pass\n")
+    ended = suite.run(*option.split("="))
+    name = option.partition("=")[0]
+    assert ended.code == 4 and f"{name} does nothing without --nagle: add --nagle, or leave out {name}" in ended.err
+    suite.write("pytest.ini", f"[pytest]\naddopts = {option}\n")
+    assert suite.run().code == 0
+    suite.write("pytest.ini", "[pytest]\naddopts = --nagle\n")
+    assert suite.run("--collect-only", option).code == 0
+
+
+def test_tracing_without_strace(suite, tmp_path, monkeypatch):
     suite.write("test_it.py", "from net import *\ndef test_stalls(): talk()\n")
-    ended = suite.run("--nagle-trace")
-    assert ended.code == 4 and "--nagle-trace is for tests that stall: it needs --nagle, too" in ended.err
     (tmp_path / "tools").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "tools"))
     ended = suite.run("--nagle", "--nagle-trace")

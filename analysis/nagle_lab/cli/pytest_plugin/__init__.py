@@ -84,8 +84,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, also without --nagle."""
-    if config.option.nagle_trace and not config.option.nagle:
-        raise pytest.UsageError("--nagle-trace is for tests that stall: it needs --nagle, too")
+    _require_nagle(config)
     if AGAIN:
         config.option.xmlpath = None  # that file is the session's
     config.addinivalue_line(
@@ -106,6 +105,14 @@ def nagle(request: pytest.FixtureRequest) -> "SoFar":
     if judge is None:
         pytest.skip("the fixture nagle needs pytest --nagle")
     return judge.so_far()
+
+
+def _require_nagle(config: pytest.Config) -> None:
+    """Refuse options without --nagle, which do nothing; in a configuration file they wait for a run with it."""
+    given = (word.partition("=")[0] for word in config.invocation_params.args)
+    alone = [word for word in given if word.startswith("--nagle-")]
+    if alone and not config.option.nagle:
+        raise pytest.UsageError(f"{alone[0]} does nothing without --nagle: add --nagle, or leave out {alone[0]}")
 
 
 def _needs_namespace(options: object) -> bool:
