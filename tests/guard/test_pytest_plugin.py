@@ -63,7 +63,7 @@ def test_workers_of_xdist(suite):
         for number in range(8)
     }, ended.out + ended.err
     assert ended.code == 1
-    assert "ran in 3 namespaces, a " in ended.out
+    assert "ran in 3 namespaces, each a " in ended.out
     assert "tests: 3 STALL, 5 CLEAN\n" in ended.out
     assert suite.kept() == [f"test_eight.py_test_it_{number}.pcapng" for number in (1, 4, 6)]
     assert "late ACK" in ended.cases["test_it[4]"].said

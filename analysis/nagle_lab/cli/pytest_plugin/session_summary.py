@@ -81,7 +81,7 @@ class SessionSummary:
             return
         ways = ", ".join(sorted({one.way for one in self.sessions}))
         segments, dropped = (sum(getattr(one, name) for one in self.sessions) for name in ("segments", "dropped"))
-        places = f"{len(self.sessions)} namespaces, " if len(self.sessions) > 1 else ""
+        places = f"{len(self.sessions)} namespaces, each " if len(self.sessions) > 1 else ""
         terminalreporter.line(f"ran in {places}{ways}; {segments:,} TCP segments recorded, {dropped:,} lost")
         counts = [f"{self._verdicts[verdict]} {verdict}" for verdict in Verdict if self._verdicts[verdict]]
         if self._verdicts[""] > 0:
