@@ -8,7 +8,9 @@ from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_software, what_is_missing
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.verdict import Verdict
-from nagle_lab.experiments.software.guarded import Selection
+from nagle_lab.experiments.software import guarded
+from nagle_lab.experiments.software.guarded import Guarded, Protection, Selection, guard
+from nagle_lab.guard.recording.job import Outcome
 from support.stories import (
     BODY,
     HEADER,
@@ -204,3 +206,28 @@ def test_what_a_filter_left_out_shows_no_idle_time_and_is_why_there_is_no_verdic
     assert (none.idle_gaps, none.quality.handshakes) == ({}, 2)
     one = diagnose(stalls, only=lambda *_: False)
     assert one.reason.startswith("the filter left out the only connection: ")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "protection"),
+    [
+        (prompt, prompt, Protection.NOT_THE_OPTION),
+        (slow_one_write, prompt, Protection.NOT_THE_OPTION),  # its two writes left as one segment by chance
+        (prompt, slow_one_write, Protection.UNKNOWN),
+        (slow_one_write, slow_one_write, Protection.ONE_WRITE),
+        (nodelay, server_held, Protection.OPTION),
+    ],
+)
+def test_what_protects_a_command_by_what_was_seen_in_either_run(monkeypatch, tmp_path, first, second, protection):
+    """On a busy machine the second write is seen in one run only, now and then."""
+
+    def run(_command, folder, *, without_nodelay=False, **_):
+        story = second if without_nodelay else first
+        (folder / "capture.pcapng").write_bytes(pcap_bytes(talk(story, first=story).segments))
+        return Guarded(folder, "a namespace", Outcome(status=0))
+
+    monkeypatch.setattr(guarded, "run", run)
+    judged = guard(["program"], tmp_path, Selection(), both_sides=True)
+    assert judged.both_sides and judged.both_sides.protection is protection
+    assert judged.result.verdict is Verdict.CLEAN
+    assert ("could have stalled" in judged.result.reason) is (protection is Protection.UNKNOWN)
