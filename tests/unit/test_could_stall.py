@@ -9,8 +9,9 @@ from nagle_lab.diagnosis.result.could_stall import Missing, stricter_for_own_sof
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.experiments.software import guarded
-from nagle_lab.experiments.software.guarded import Guarded, Protection, Selection, guard
+from nagle_lab.experiments.software.guarded import Guarded, JudgedCommand, Protection, Selection, guard
 from nagle_lab.guard.recording.job import Outcome
+from nagle_lab.reports.screens.guard import about_guarded
 from support.stories import (
     BODY,
     HEADER,
@@ -231,3 +232,17 @@ def test_what_protects_a_command_by_what_was_seen_in_either_run(monkeypatch, tmp
     assert judged.both_sides and judged.both_sides.protection is protection
     assert judged.result.verdict is Verdict.CLEAN
     assert ("could have stalled" in judged.result.reason) is (protection is Protection.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("rest", "says"),
+    [
+        (slow_one_write, "1 second write: Nagle's algorithm had nothing else to hold; ten would say more"),
+        (nodelay, None),
+    ],
+)
+def test_a_clean_that_rests_on_few_second_writes_says_so(diagnose, tmp_path, rest, says):
+    result = diagnose(talk(rest, first=nodelay).segments)
+    assert result.verdict is Verdict.CLEAN
+    run = JudgedCommand(Guarded(tmp_path, "a namespace", Outcome(status=0)), result)
+    assert dict(about_guarded(run, ["program"])).get("rests on") == says

@@ -142,6 +142,12 @@ class JudgedCommand:
         """Why nothing in it could have stalled; None: something could."""
         return what_is_missing(self.result, self.selection.of(self.result))
 
+    @property
+    def second_writes(self) -> int:
+        """How often a small segment followed another: what Nagle's algorithm held, or would have held."""
+        judged = self.selection.of(self.result)
+        return sum(one.second_writes + sum(sent.not_held for sent in one.sent.values()) for one in judged)
+
 
 def guard(
     command: Sequence[str],

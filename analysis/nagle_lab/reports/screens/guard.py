@@ -12,7 +12,8 @@ from rich.console import Console
 from nagle_lab.diagnosis.result.could_stall import Missing
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.remedy import cleared
-from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.spread import plural
+from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 from nagle_lab.diagnosis.result.writes import Write, Writes
 from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_name
 from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
@@ -102,6 +103,9 @@ def about_guarded(run: JudgedCommand, command: Sequence[str]) -> list[tuple[str,
     judged = run.selection.of(run.result)
     if len(judged) < len(run.result.connections):
         about.append(("judged", f"{len(judged)} of {len(run.result.connections)} connections"))
+    if run.result.verdict is Verdict.CLEAN and 0 < run.second_writes < ENOUGH_EXCHANGES:
+        writes = f"{run.second_writes} second {plural('write', run.second_writes)}"
+        about.append(("rests on", f"{writes}: Nagle's algorithm had nothing else to hold; ten would say more"))
     if run.both_sides:
         other = run.both_sides.result
         about.append(("second run", f"with TCP_NODELAY taken away: {other.verdict}, {other.reason}"))
