@@ -403,14 +403,23 @@ WRITE = Write("sendto", "", 200, "1.0", 7, 7, "python3", None, None, "")
     [
         ({"program": Place("/srv/app.rb", 3, "reply")}, "Ruby", "the language of app.rb"),
         ({"library": Place("lib/http.js", 3, "end")}, "Node.js", "the language of http.js"),
+        (
+            {"program": Place("/a.py", 3, "app"), "library": Place("uvicorn/protocols/http/h11_impl.py", 5, "send")},
+            "uvicorn", "which wrote what was held (uvicorn/protocols/http/h11_impl.py)",
+        ),
+        (
+            {"library": Place("webrick-1.8.1/lib/webrick/httpresponse.rb", 5, "send")},
+            "WEBrick", "which wrote what was held (webrick-1.8.1/lib/webrick/httpresponse.rb)",
+        ),
+        ({"library": Place("gevent/_socketcommon.py", 5, "send")}, "Python", "the language of _socketcommon.py"),
         ({"program": Place("<string>", 1, "<module>")}, "Python", "which wrote what was held (python3)"),
         ({}, "Python", "which wrote what was held (python3)"),
         ({"command": "nginx"}, "nginx", "which wrote what was held (nginx)"),
         ({"command": "of-its-own"}, None, ""),
     ],
-)
+)  # fmt: skip
 def test_the_language_of_what_was_traced(changed, named, known_by):
-    """By the file of the line, or else by what the process is called."""
+    """By the server, else by the file of the line, or else by what the process is called."""
     found = language(replace(WRITE, **changed))
     assert (found and found[0].software) == named
     assert not found or found[1] == known_by

@@ -31,12 +31,22 @@ _NAMES = re.compile(
 )
 NGINX = NodelaySetting("nginx", "tcp_nodelay on;  # for static files sendfile on; tcp_nopush on; as well")
 APACHE = NodelaySetting("Apache httpd", "on by default: look for a module or proxy that switches it off")
-PYTHON = NodelaySetting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
+PYTHON = NodelaySetting(
+    "Python",
+    "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # http.server: disable_nagle_algorithm = True",
+)
+# Who wrote an application for a server has no socket. What its listening one has set, those that it accepts inherit.
+GEVENT = NodelaySetting(
+    "gevent", "server.init_socket(); server.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)"
+)
+UVICORN = NodelaySetting("uvicorn", "uvicorn --loop uvloop  # pip install uvloop, which sets it by itself")
+HYPERCORN = NodelaySetting("Hypercorn", "set by itself from 0.17.3 on, and in 0.17.0: upgrade")
 NODE = NodelaySetting("Node.js", "socket.setNoDelay(true)  # new http.Agent({ noDelay: true })")
 GO = NodelaySetting("Go", "on by default: look for conn.SetNoDelay(false)")
 JAVA = NodelaySetting("Java", "socket.setTcpNoDelay(true)  // HttpServer: -Dsun.net.httpserver.nodelay=true")
 DOTNET = NodelaySetting(".NET", "socket.NoDelay = true")
 RUBY = NodelaySetting("Ruby", "socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)")
+WEBRICK = NodelaySetting("WEBrick", "server.listeners.each { |one| one.setsockopt(:TCP, :NODELAY, 1) }")
 RUST = NodelaySetting("Rust", "stream.set_nodelay(true)  // also in tokio; hyper-util: HttpConnector::set_nodelay")
 PHP = NodelaySetting(
     "PHP", "stream context option tcp_nodelay of socket; or socket_set_option($socket, SOL_TCP, TCP_NODELAY, 1)"
@@ -60,6 +70,14 @@ _SUFFIXES = {
 def setting_by_file(name: str) -> NodelaySetting | None:
     """The setting in the language of a source file; None for an unknown language."""
     return _SUFFIXES.get(Path(name).suffix)
+
+
+_LIBRARIES = {"uvicorn/": UVICORN, "hypercorn/": HYPERCORN, "gevent/pywsgi.py": GEVENT, "webrick": WEBRICK}
+
+
+def setting_by_library(name: str) -> NodelaySetting | None:
+    """The setting in the library whose source file has this name; None for a library without one of its own."""
+    return next((setting for library, setting in _LIBRARIES.items() if name.startswith(library)), None)
 
 
 _PYTHON = (

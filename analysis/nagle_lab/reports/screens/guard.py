@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.result.remedy import cleared
 from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 from nagle_lab.diagnosis.result.writes import Write, Writes
-from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_name
+from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_library, setting_by_name
 from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
@@ -187,7 +187,12 @@ def _languages(writes: Writes) -> list[tuple[NodelaySetting, str]]:
 
 
 def language(held: Write) -> tuple[NodelaySetting, str] | None:
-    """How TCP_NODELAY is set where that write was made, and whether its file or its program shows that."""
+    """How TCP_NODELAY is set where that write was made, and whether its file or its program shows that.
+
+    A server's own setting comes first: who wrote an application for it does not have the socket.
+    """
+    if held.library and (setting := setting_by_library(held.library.file)):
+        return setting, f"which wrote what was held ({held.library.file})"
     for place in (held.program, held.library):
         if place and (setting := setting_by_file(place.file)):
             return setting, f"the language of {Path(place.file).name}"
