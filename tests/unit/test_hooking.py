@@ -1,5 +1,6 @@
 """The folder of the hooks, where this installation's path has a space in it."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -44,3 +45,10 @@ def test_the_copy_is_gone_when_the_program_has_ended(my_documents, ends):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     folder = Path(done.stdout.splitlines()[0])
     assert folder.name == "hooks" and not folder.parent.exists()
+
+
+def test_python_3_7_can_read_its_hook():
+    """The hook is loaded by the program's Python; annotations that are evaluated may need a later one."""
+    source = (hooking.HOOKS / "python" / "nagle_lab_marks.py").read_text()
+    ast.parse(source, feature_version=(3, 7))
+    assert "\nfrom __future__ import annotations\n" in source

@@ -2,7 +2,11 @@
 
 A mark is a system call that cannot succeed and whose path contains the information: strace sees it in the thread that
 writes, right before the write. nagle_lab/guard/tracing/strace_output.py explains its format.
+
+Python 3.7 must be able to read this file, which is loaded by the program's Python and not by ours.
 """
+
+from __future__ import annotations
 
 import os
 import stat
@@ -30,7 +34,8 @@ def start() -> None:
 
     _cover_sockets(_socket)
     for name in ("write", "writev", "sendfile"):
-        if original := getattr(os, name, None):
+        original = getattr(os, name, None)
+        if original:
             setattr(os, name, _file_call(original, name))
     _mark("hook", "python")
 
