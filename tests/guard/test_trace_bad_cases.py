@@ -277,6 +277,8 @@ def test_tls_in_python(tmp_path, certificate):
     assert 200 < group.trigger.bytes < 300 and 600 < group.held.bytes < 700, "records of TLS"
     texts = [text for _, text in places(found, tmp_path / "program.py")]
     assert texts == ["peer.sendall(bytes(200))", "peer.sendall(bytes(600))"]
+    both = [(one.by, one.program) for group in found.groups for one in (group.trigger, group.held)]
+    assert all(program for _, program in both), f"also what the handshake wrote: {both}"
 
 
 def test_tls_by_openssl_in_c(tmp_path, certificate):

@@ -61,16 +61,16 @@ def _covering_ssl(original: Callable[..., None]) -> Callable[..., None]:
         module = sys.modules.get("ssl")
         if not covered and hasattr(module, "SSLSocket"):
             covered.append(True)
-            for name in ("send", "write"):
+            for name in ("send", "write", "do_handshake"):
                 setattr(module.SSLSocket, name, _secure(getattr(module.SSLSocket, name), name))  # type: ignore[union-attr]
 
     return __init__
 
 
 def _secure(original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def method(self: Any, *arguments: Any) -> Any:
+    def method(self: Any, *arguments: Any, **more: Any) -> Any:
         _tell(self.fileno(), 0, f"ssl.{name}")  # the kernel gets more bytes than the program wrote
-        return original(self, *arguments)
+        return original(self, *arguments, **more)
 
     method.__name__ = name
     method.__doc__ = original.__doc__
