@@ -191,12 +191,13 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     s = other.summary
     before, missing = (what_is_missing(one, selection.of(one)) for one in (result, other))
     if other.verdict is Verdict.STALL:
-        protection = Protection.OPTION
         held_by = "both ends" if s.held_by == "both" else f"the {s.held_by}"
-        why = (
-            f"the option protects it: with TCP_NODELAY taken away, {s.stalled_exchanges} of {s.exchanges} exchanges "
-            f"stalled, held by {held_by}"
-        )
+        share = f"{s.stalled_exchanges} of {s.exchanges} exchanges"
+        stalled = f"with TCP_NODELAY taken away, {share} stalled, held by {held_by}"
+        protection, why = Protection.OPTION, f"the option protects it: {stalled}"
+        if not _not_held(result, selection):  # with the option, small segments follow one another at once
+            protection = Protection.UNKNOWN
+            why = f"{stalled}, but the first run does not show that the option was on: what protects it is not known"
     elif reason := _why_unknown(second, other, selection, missing, before):
         protection, why = Protection.UNKNOWN, f"{reason}: what protects it is not known"
     elif Missing.UNCORKED_WRITE in (missing, before):  # on a busy machine it may be told in one run only
@@ -219,11 +220,16 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     return BothSides(second, other, protection, why)
 
 
+def _not_held(result: Result, selection: Selection) -> int:
+    """How many small segments were sent behind unacknowledged small ones, as Nagle's algorithm never does."""
+    return sum(sent.not_held for one in selection.of(result) for sent in one.sent.values())
+
+
 def _why_unknown(
     second: Guarded, other: Result, selection: Selection, missing: Missing | None, before: Missing | None
 ) -> str:  # fmt: skip
     """Why the run without TCP_NODELAY decides nothing; empty if it does."""
-    not_held = sum(sent.not_held for one in selection.of(other) for sent in one.sent.values())
+    not_held = _not_held(other, selection)
     if second.outcome.status:
         return f"without TCP_NODELAY the command ended with {second.outcome.status}"
     if other.verdict is Verdict.INVALID or other.quality.unresolved:
