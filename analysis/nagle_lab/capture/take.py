@@ -1,15 +1,18 @@
 """Records taken one by one, in plain Python: the specification, and the code that runs without a C compiler."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
-from nagle_lab.capture.capture import Capture
+from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.clock import Clock
 from nagle_lab.capture.pcap import heads
 from nagle_lab.capture.pcapng import PACKET_HEADER as PCAPNG_HEADER
 from nagle_lab.capture.pcapng import nanoseconds, packet_blocks, packet_head
 from nagle_lab.capture.records import Interface, PcapFraming
 from nagle_lab.capture.window import Window
+from nagle_lab.errors import NagleLabError
 
 
 class Record(NamedTuple):
@@ -41,6 +44,26 @@ def records(capture: Capture) -> Iterator[Record]:
     for _window in capture.read(Taker(lambda *record: taken.append(Record(*record)))):
         yield from taken
         taken.clear()
+
+
+def oldest_first(paths: Sequence[Path]) -> Sequence[Path]:
+    """The files of one rotated capture by the time of their first packets: a ring (tcpdump -W) begins anywhere.
+
+    Files without packets come last: they say so themselves when they are read. As given if some are no plain files.
+    """
+    if not all(path.is_file() for path in paths):
+        return paths
+    began = {path: _began(path) for path in paths}
+    return sorted(paths, key=lambda path: began[path])
+
+
+def _began(path: Path) -> float:
+    """When the first packet of a capture file was captured, ns since 1970; infinite if it has none."""
+    try:
+        with open_capture(path, window_bytes=1 << 16, sha256=False) as capture:
+            return next((record.ts for record in records(capture)), inf)
+    except NagleLabError:
+        return inf
 
 
 class Taker:

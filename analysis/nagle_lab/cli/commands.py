@@ -172,7 +172,7 @@ def sweep_(**options: Any) -> Exit:
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
 @click.option(
-    "--rotated", is_flag=True, help="Treat the FILEs as one rotated capture (tcpdump -C, -G), oldest first."
+    "--rotated", is_flag=True, help="Treat the FILEs as one rotated capture (tcpdump -C, -G, -W), in any order."
 )
 @click.option(
     "--same-traffic",
@@ -474,7 +474,7 @@ def compare_(**options: Any) -> Exit:
     "-o", "--output", "out", type=REGULAR_OUTPUT, metavar="OUT.pcapng", help="Write the capture to OUT.pcapng."
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT.pcapng.")
-@click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture, oldest first.")
+@click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture, in any order.")
 @click.option(
     "--filter",
     "with_filter",

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Self
 
 from nagle_lab.capture.stored import STDIN
+from nagle_lab.capture.take import oldest_first
 from nagle_lab.cli.shared.exports import Exports
 from nagle_lab.diagnosis.analysis import Analysis, analyze_same_traffic
 from nagle_lab.diagnosis.result.verdict import Verdict
@@ -88,7 +89,7 @@ def command(
     if strace and (same_traffic or (len(paths) > 1 and not rotated) or any(map(_is_no_file, paths))):
         raise NagleLabError("--strace takes one capture file, or with --rotated those of one capture")
     expected = Verdict(expect.upper()) if expect else None
-    captures = [paths] if rotated else [[path] for path in paths]
+    captures = [oldest_first(paths)] if rotated else [[path] for path in paths]
     if same_traffic and (rotated or len(paths) != 2 or any(map(_is_no_file, paths))):
         raise NagleLabError(
             "--same-traffic takes two capture files, one from each end: no standard input, run folder or --rotated"

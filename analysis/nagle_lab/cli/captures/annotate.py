@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nagle_lab.capture.take import oldest_first
 from nagle_lab.cli.shared.exports import require_not_read, require_writable
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
@@ -39,6 +40,7 @@ def _analyzed(paths: Sequence[Path]) -> tuple[Sequence[Path], Result]:
     for path in paths:
         if str(path) == "-" or path.is_fifo():
             raise NagleLabError(f"{path}: annotate reads a capture twice: save it to a file first")
+    paths = oldest_first(paths)
     return paths, analyze([str(path) for path in paths])
 
 
