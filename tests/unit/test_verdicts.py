@@ -741,3 +741,10 @@ def test_who_captured_at_both_ends_is_not_told_to(of_a_server):
     server = "192.0.2.1:80" if of_a_server else None
     assert told.undecided == Undecided(Obstacle.PATH_VARIES, server, Recording.AT_BOTH_ENDS)
     assert at_both_ends.undecided == Undecided(Obstacle.PATH_VARIES, server, None)
+
+
+def test_of_one_syn_no_direction_is_missing(diagnose):
+    c = Conversation()
+    c.handshake()
+    result = diagnose(c.segments[:1])
+    assert result.verdict == "INCONCLUSIVE" and "capture for longer" in result.reason and not result.is_one_way

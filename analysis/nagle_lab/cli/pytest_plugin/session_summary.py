@@ -24,8 +24,8 @@ class Session:
 
 
 _INCONCLUSIVE = (
-    "a test without a stall in which none was possible, or none can be proved, passes unless its marker expects a "
-    "verdict"
+    "in these tests no stall was possible, or none can be proved; "
+    "that fails only a test whose marker expects a verdict"
 )
 
 

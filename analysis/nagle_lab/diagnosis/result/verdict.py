@@ -188,7 +188,9 @@ def _what_hinders(evidence: VerdictInput) -> str:
         return f"the filter left out {connections}: name the port of one of their servers, or leave the filter out"
     if reason := _too_much_is_astray(evidence):
         return reason
-    if evidence.one_way == 1 or (evidence.one_way > MOST_ONE_WAY and evidence.judged < ENOUGH_EXCHANGES):
+    # Fewer packets show no direction to be missing.
+    is_all = evidence.one_way == 1 and evidence.tcp_packets >= ENOUGH_EXCHANGES
+    if is_all or (1 > evidence.one_way > MOST_ONE_WAY and evidence.judged < ENOUGH_EXCHANGES):
         share = min(evidence.one_way, 0.99)  # nearly all must not round up to all
         which = "every connection" if evidence.one_way == 1 else f"{share:.0%} of the connections"
         return f"one direction is missing: of {which} only one end's packets are in it; capture where both pass"
