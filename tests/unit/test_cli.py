@@ -68,6 +68,19 @@ def test_a_reader_who_goes_away_is_no_verdict(arguments, unbuffered):
     assert (done.returncode, done.stderr) == (Exit.NO_READER, b"")
 
 
+@pytest.mark.parametrize("command", [["analyze"], ["analyze", "--json"], ["compare"]])
+def test_files_are_written_though_nobody_reads_the_screen(tmp_path, command):
+    """As in ``analyze --html report.html a.pcap b.pcap | head -2``: of every capture, also of those not yet shown."""
+    page, code = tmp_path / "page.html", "from nagle_lab.cli.main import main; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        command = [sys.executable, "-uc", code, *command, "--html", page, STALLED, CLEAN]
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (Exit.NO_READER, b"")
+    assert "STALL" in page.read_text() and "CLEAN" in page.read_text()
+
+
 def test_json_is_alone_on_stdout_one_line_per_file(run):
     code, out, err = run("analyze", "--json", STALLED, CLEAN)
     assert (code, err) == (0, "")

@@ -130,7 +130,8 @@ def _analyze_same_traffic(paths: Sequence[Path], names: Sequence[str], asked: An
     pair = analyze_same_traffic(*paths, exchanges=asked.exports.with_exchanges, sha256=sha256)
     shown = pair.called(*names)
     if asked.as_json:
-        write_both(paths, shown)
+        with asked.exports.showing():
+            write_both(paths, shown)
     at = [result is pair.nearer for result in pair.results].index(True)
     title, about = " and ".join(names), pair_facts(shown)
     tell_outcome([paths[at]], names[at], pair.results[at], asked, title=title, about=about, is_printed=asked.as_json)

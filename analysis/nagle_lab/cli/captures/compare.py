@@ -19,11 +19,11 @@ def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
     require_outputs(files.values(), paths)
     sources = [opened(path) for path in paths]
     comparison = compare(sources, paths)
+    write_wanted(files, markdown=lambda: markdown(comparison), html=lambda: _page(comparison, sources, paths))
     if as_json:
         sys.stdout.write(comparison.to_json())
     else:
         show_comparison(comparison, console())
-    write_wanted(files, markdown=lambda: markdown(comparison), html=lambda: _page(comparison, sources, paths))
     return comparison.code
 
 

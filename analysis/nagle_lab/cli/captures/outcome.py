@@ -48,11 +48,14 @@ def tell_outcome(
         packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
     code, below = exit_code(result.verdict, asked.expected), Path.cwd() if asked.strace else None
     reported = ReportedCapture(shown, packets, code, asked.expected, result.writes, below, title=title, about=about)
-    if asked.as_json and not is_printed:
-        _write_json(shown)
-    elif not is_printed:
-        show_capture(reported, console(), [*about, *ends(result, packets.software)])
     exports.capture(reported)
+    if is_printed:
+        return
+    with exports.showing():
+        if asked.as_json:
+            _write_json(shown)
+        else:
+            show_capture(reported, console(), [*about, *ends(result, packets.software)])
 
 
 def judged_part(result: Result, ports: Collection[int]) -> list[tuple[str, str]]:

@@ -27,29 +27,32 @@ def command(path: Path, number: int | None, as_json: bool, **files: Path | None)
         if not isinstance(source, Run):
             if exports.files:
                 exports.capture(ReportedCapture(source, examples([path], source)))
-            return _show_stall(path, source, number, as_json)
+            with exports.showing():
+                _show_stall(path, source, number, as_json)
+            return Exit.OK
         if number is None:
             return report(source, as_json, exports)
         if exports.files:
             exports.run(source, examples_of_run(source), source.exit_code(), source.contradictions)
-        return _show_stall(source.capture(source.best), source.results[source.best], number, as_json)
+        with exports.showing():
+            _show_stall(source.capture(source.best), source.results[source.best], number, as_json)
+        return Exit.OK
 
 
-def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> Exit:
+def _show_stall(path: Path, result: Result, number: int | None, as_json: bool) -> None:
     if not result.stalls and number is None and not as_json and (one := examples([path], result).exchange):
         show_exchange(result, one, console())
-        return Exit.OK
+        return
     number, stall = _choose(path, result, number)
     if as_json:
         sys.stdout.write(json_text(stall) + "\n")
-        return Exit.OK
+        return
     screen = console()
     show_stall(result, stall, number, ladder_of([path], result, stall), screen)
     try:
         show_frames(parts_of(stall), detail(path, list(parts_of(stall))), screen)
     except NagleLabError as error:
         show_no_frames(error, screen)
-    return Exit.OK
 
 
 def _choose(path: Path, result: Result, number: int | None) -> tuple[int, Stall]:

@@ -39,14 +39,16 @@ def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | N
     except KeyboardInterrupt:
         interrupted = True
     matrix.about["took_s"] = round(time.monotonic() - started)
-    show_matrix(matrix, console(at_most=140))
-    write_wanted(
-        files,
-        json=lambda: json.dumps(matrix.to_json(), indent=1, ensure_ascii=False) + "\n",
-        markdown=lambda: markdown(matrix),
-        junit=lambda: junit(suites_of_matrix(matrix)),
-        html=lambda: _page(matrix),
-    )
+    try:
+        write_wanted(
+            files,
+            json=lambda: json.dumps(matrix.to_json(), indent=1, ensure_ascii=False) + "\n",
+            markdown=lambda: markdown(matrix),
+            junit=lambda: junit(suites_of_matrix(matrix)),
+            html=lambda: _page(matrix),
+        )
+    finally:  # though a file cannot be written
+        show_matrix(matrix, console(at_most=140))
     if interrupted:
         tell(f"interrupted after {matrix.done} of {matrix.planned} runs")
         return Exit.INTERRUPTED

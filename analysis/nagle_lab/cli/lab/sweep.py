@@ -48,11 +48,13 @@ def command(
                 sweep.run_through(series, low, high, measure, progress.more)
     except KeyboardInterrupt:
         interrupted = True
-    if as_json:
-        sys.stdout.write(json_text(sweep.to_json(scenario, parameter, low, high, several)) + "\n")
-    else:
-        show_sweep(swept.title, parameter, several, console(at_most=140))
-    write_wanted(files, html=lambda: _page(swept.title, parameter, several))
+    try:
+        write_wanted(files, html=lambda: _page(swept.title, parameter, several))
+    finally:  # though a file cannot be written
+        if as_json:
+            sys.stdout.write(json_text(sweep.to_json(scenario, parameter, low, high, several)) + "\n")
+        else:
+            show_sweep(swept.title, parameter, several, console(at_most=140))
     if interrupted:
         tell("interrupted")
         return Exit.INTERRUPTED

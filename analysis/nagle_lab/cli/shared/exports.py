@@ -1,8 +1,9 @@
 """The files that a command writes besides its output: JUnit, Markdown, HTML, CSV, Parquet."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -49,6 +50,7 @@ class Exports:
         self._shown: list[Shown] = []
         self._unusable: list[tuple[str, str]] = []
         self._is_written = False
+        self._reader_left = False
 
     @property
     def with_exchanges(self) -> bool:
@@ -87,6 +89,19 @@ class Exports:
         self._stack.__exit__(kind, *rest)
         if kind is None and not self._is_written:
             self.write()
+        if kind is None and self._reader_left:
+            raise BrokenPipeError
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """Within the block stdout is written. If its reader goes away (`| head`), files are written all the same."""
+        try:
+            yield
+        except BrokenPipeError:
+            if not self.files:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self._reader_left = True
 
     def _all_files(self) -> list[Path]:
         """The requested files, and those beside a table."""

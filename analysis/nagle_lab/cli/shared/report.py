@@ -24,12 +24,13 @@ def report(run: Run, as_json: bool, exports: Exports, expected: Verdict | None =
     packets = Examples()
     if exports.with_packets or not as_json:
         packets = examples_of_run(run, typical_only=exports.typical_only)
-    if as_json:
-        sys.stdout.write(run.to_json())
-    else:
-        show_run(run, packets.written or packets.typical, console(), contradictions)
+    exports.run(run, packets, code, contradictions)
+    with exports.showing():
+        if as_json:
+            sys.stdout.write(run.to_json())
+        else:
+            show_run(run, packets.written or packets.typical, console(), contradictions)
     if code is not Exit.OK:
         why = "; ".join(contradictions) if run.verdict.is_conclusive else f"{run.verdict}: {run.reason}"
         tell(f"{why}; captures in {shown_path(run.folder)}")
-    exports.run(run, packets, code, contradictions)
     return code
