@@ -3,6 +3,7 @@
 import io
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -322,6 +323,19 @@ def test_the_screen_says_of_what_the_waits_are_and_of_what_the_exchanges(run):
 def test_the_software_is_named_by_its_own_header():
     software = software_seen([STALLED], analyze(STALLED))
     assert software is not None and software.software == "nginx"
+
+
+def test_a_pipe_is_not_said_to_lack_the_name_of_the_software(tmp_path):
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-m", "nagle_lab", "analyze", "-", "--html", page]
+    done = subprocess.run(command, input=STALLED.read_bytes(), capture_output=True, check=True)
+    for shown in (done.stdout.decode().replace("\n# ", " "), page.read_text()):
+        assert "Which software it is, is not known, because a pipe cannot be read twice; in some it is:" in shown
+
+
+def test_software_that_is_not_known_may_be_in_c_or_ruby(diagnose):
+    _, (_, lines), _ = commands(diagnose(talk(server_held).segments), None)
+    assert {line.split()[1] for line in lines} >= {"C", "Ruby", "Python", "nginx"}
 
 
 @pytest.mark.parametrize(

@@ -694,6 +694,13 @@ def test_lines_to_paste_stand_below_each_other(run, tmp_path):
     assert any(block.count("\n") > 1 for block in blocks) and not any("\\n" in block for block in blocks)
 
 
+def test_what_is_for_an_editor_is_no_comment_of_a_shell_in_a_page(run, tmp_path):
+    out = tmp_path / "stalled.html"
+    assert run("analyze", STALLED / "server.pcap", "--html", out)[0] == 0
+    assert '<pre class="paste">tcp_nodelay on;  # for static files' in out.read_text()
+    assert "\n#   FreeBSD and macOS, instead" in out.read_text()  # among commands it stays one
+
+
 def test_without_a_script_only_what_is_surely_too_long_is_squeezed():
     assert "textLength" not in _fitted("written 0.1 ms after the trigger,", 240, 0.84)
     assert 'textLength="240"' in _fitted("written by who knows what, and held for a long time, " * 2, 240, 0.84)

@@ -41,7 +41,7 @@ GEVENT = NodelaySetting(
 )
 UVICORN = NodelaySetting("uvicorn", "uvicorn --loop uvloop  # pip install uvloop, which sets it by itself")
 HYPERCORN = NodelaySetting("Hypercorn", "set by itself from 0.17.3 on, and in 0.17.0: upgrade")
-NODE = NodelaySetting("Node.js", "socket.setNoDelay(true)  # new http.Agent({ noDelay: true })")
+NODE = NodelaySetting("Node.js", "socket.setNoDelay(true)  // in an agent: new http.Agent({ noDelay: true })")
 GO = NodelaySetting("Go", "on by default: look for conn.SetNoDelay(false)")
 JAVA = NodelaySetting("Java", "socket.setTcpNoDelay(true)  // HttpServer: -Dsun.net.httpserver.nodelay=true")
 DOTNET = NodelaySetting(".NET", "socket.NoDelay = true")
@@ -57,7 +57,7 @@ C = NodelaySetting("C and C++", "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, 
 SSH = NodelaySetting("OpenSSH", "set by itself for a session; by older releases not for forwarding alone (ssh -N -L)")
 RSYNC = NodelaySetting("rsync", "rsync --sockopts=TCP_NODELAY; in rsyncd.conf: socket options = TCP_NODELAY")
 HAPROXY = NodelaySetting("HAProxy", "on by default; option http-no-delay for interactive traffic")
-COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST)
+COMMON = (NGINX, HAPROXY, PYTHON, NODE, JAVA, GO, RUST, C, RUBY)
 """The settings that are named if the software is not known."""
 
 _SUFFIXES = {

@@ -18,7 +18,7 @@ from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.screens.terminal import console, show_capture
-from nagle_lab.reports.words.next_steps import ends
+from nagle_lab.reports.words.next_steps import PIPE_READ_ONCE, commands, ends
 from nagle_lab.reports.words.reported import ReportedCapture
 
 _MOST_PORTS = 5
@@ -47,7 +47,10 @@ def tell_outcome(
     if to_draw and result.writes:
         packets = dataclasses.replace(packets, written=written_ladder(to_draw, result, result.writes))
     code, below = exit_code(result.verdict, asked.expected), Path.cwd() if asked.strace else None
-    reported = ReportedCapture(shown, packets, code, asked.expected, result.writes, below, title=title, about=about)
+    reported = ReportedCapture(
+        shown, packets, code, asked.expected, result.writes, below, title=title, about=about,
+        to_paste=None if _are_readable(paths) else commands(result, None, unknown=PIPE_READ_ONCE),
+    )  # fmt: skip
     exports.capture(reported)
     if is_printed:
         return

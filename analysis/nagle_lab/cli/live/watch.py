@@ -231,7 +231,8 @@ def _report(sums: PeriodSums, ladder: Ladder | None, watcher: Watcher, asked: Wa
         screen = console()
         if sums.periods > 1:
             show_periods(sums, verdict, reason, asked.name, screen)
-        to_paste = commands(sums.worst, _software(sums.worst), here=True, known_by="by the name of the process")
+        software, known_by = _software(sums.worst), "by the name of the process"
+        to_paste = commands(sums.worst, software, here=True, known_by=known_by, unknown="is not known")
         reported = ReportedCapture(sums.worst, Examples(ladder), title=asked.name, to_paste=to_paste)
         show_capture(reported, screen, _about(sums, watcher, ladder))
     if code is Exit.CONTRADICTED and not asked.as_json:

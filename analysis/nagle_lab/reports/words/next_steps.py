@@ -176,6 +176,8 @@ def _gaps(cause: Cause, gaps: CountAndTime, share: float, is_open: bool) -> str:
 
 
 IN_THE_CAPTURE = "which its packets name (a relay may only have passed the name on)"
+NOT_IN_THE_CAPTURE = "the capture does not show"
+PIPE_READ_ONCE = "is not known, because a pipe cannot be read twice"
 
 
 def commands(
@@ -185,12 +187,14 @@ def commands(
     running: bool = True,
     here: bool = False,
     known_by: str = IN_THE_CAPTURE,
+    unknown: str = NOT_IN_THE_CAPTURE,
 ) -> list[tuple[str, list[str]]]:
     """What to do about the stalls, or about the first cause of idle gaps, and the lines to paste for it.
 
     Text that is not for a shell is a comment, and so are lines that undo another line, so all of it can be pasted at
     once. ``running``: whether the captured program may still run; of a guarded command only the code can be changed.
-    ``here``: it runs on this host, with the processes that the result names. ``known_by``: how the software is known.
+    ``here``: it runs on this host, with the processes that the result names. ``known_by``: how the software is known;
+    ``unknown``: why it is not.
     """
     s = result.summary
     if not s.held_ends or not s.delayed_ends:
@@ -202,13 +206,13 @@ def commands(
             return _record_at_both_ends(result, result.undecided)
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
     if not running:
-        return [setting_of(software, known_by)]
+        return [setting_of(software, known_by, unknown)]
     held, translated = s.held_ends[0], _translated(result)
     delayed, sender = _end_that_delays(result, held), _as_asked(translated, held)
     holder, delayer = (_process_at(result, end) if here else None for end in (held, delayed))
     return [
         _try(holder) if holder else _look_at(held, _as_asked(translated, delayed), is_certain=s.is_certain),
-        setting_of(software, known_by),
+        setting_of(software, known_by, unknown),
         (_reach(sender, delayed, delayer), _quick_acks(sender, delayed, delayer)),
     ]
 
@@ -266,17 +270,29 @@ def _watch(port: int | None) -> str:
     return f"nagle-lab watch{f' --port {port}' if port else ''} --seconds 60"
 
 
-def setting_of(software: NodelaySetting | None, known_by: str = IN_THE_CAPTURE) -> tuple[str, list[str]]:
+_NO_SHELL = "#   "  # how a line begins that is not for a shell
+
+
+def setting_of(
+    software: NodelaySetting | None, known_by: str = IN_THE_CAPTURE, unknown: str = NOT_IN_THE_CAPTURE
+) -> tuple[str, list[str]]:
     """How TCP_NODELAY is set in the software that was seen, and how that is known; otherwise in common software."""
     if software:
         return f"In its source or configuration: TCP_NODELAY in {software.software}, {known_by}", [
-            f"#   {software.setting}"
+            f"{_NO_SHELL}{software.setting}"
         ]
     width = max(len(each.software) for each in COMMON)
     return (
-        "In its source or configuration: TCP_NODELAY. Which software it is, the capture does not show; in some it is",
-        [f"#   {each.software:{width}}  {each.setting}" for each in COMMON],
+        f"In its source or configuration: TCP_NODELAY. Which software it is, {unknown}; in some it is",
+        [f"{_NO_SHELL}{each.software:{width}}  {each.setting}" for each in COMMON],
     )
+
+
+def lines_to_copy(lines: Sequence[str]) -> list[str]:
+    """The lines of a block as a page shows them: what is for another place than a shell is no comment of a shell."""
+    if all(line.startswith(_NO_SHELL) for line in lines):
+        return [line.removeprefix(_NO_SHELL) for line in lines]
+    return list(lines)
 
 
 def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
@@ -389,8 +405,8 @@ def _reach(held: NamedEnd, delayed: NamedEnd, delayer: EndProcess | None) -> str
 
 
 _WITHOUT_LINUX = (
-    "#   FreeBSD and macOS, instead: sysctl net.inet.tcp.delayed_ack=0",
-    "#   Windows, instead: TcpAckFrequency=1 in the registry",
+    f"{_NO_SHELL}FreeBSD and macOS, instead: sysctl net.inet.tcp.delayed_ack=0",
+    f"{_NO_SHELL}Windows, instead: TcpAckFrequency=1 in the registry",
 )
 
 
