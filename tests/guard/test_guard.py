@@ -263,9 +263,10 @@ def test_nothing_is_left_behind(tmp_path):
     assert not is_running(f"sleep\0{long}")
 
 
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_reaches_the_command_once(tmp_path, number):
-    """It ends as it likes, and what was recorded is judged."""
+def test_a_signal_reaches_the_command_once(tmp_path, number, send):
+    """Also one to the process group, as from timeout(1). It ends as it likes, and what was recorded is judged."""
     script = tmp_path / "program.py"
     script.write_text(
         "import pathlib, signal, sys, time\n"
@@ -275,9 +276,10 @@ def test_a_signal_reaches_the_command_once(tmp_path, number):
         "while not got: time.sleep(0.05)\n"
         "time.sleep(0.3); print(len(got)); sys.exit(5)\n"
     )
-    process = subprocess.Popen([*GUARD, "--", sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    command = [*GUARD, "--", sys.executable, str(script)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
     assert within(30, (tmp_path / "ready").exists)
-    process.send_signal(number)
+    send(process.pid, number)
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (5, "1\n")
 

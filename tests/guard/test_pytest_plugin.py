@@ -350,15 +350,17 @@ LONG = """
 """
 
 
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
 @pytest.mark.parametrize("options", [(), ("-n", "2")])
-def test_ctrl_c_still_reports(suite, options):
-    """All processes in the foreground get it from a terminal, and pytest alone from a kill."""
+def test_ctrl_c_still_reports(suite, options, send):
+    """All processes in the foreground get it from a terminal or timeout(1), and pytest alone from a kill."""
     suite.write("test_long.py", LONG)
     process = subprocess.Popen(
-        suite.command("--nagle", *options), cwd=suite.folder, env=suite.environment, stdout=subprocess.PIPE, text=True
-    )
+        suite.command("--nagle", *options), cwd=suite.folder, env=suite.environment, stdout=subprocess.PIPE,
+        text=True, process_group=0,
+    )  # fmt: skip
     assert within(30, (suite.folder / "ready").exists)
-    process.send_signal(signal.SIGINT)
+    send(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "KeyboardInterrupt" in out

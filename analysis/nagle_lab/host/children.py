@@ -24,6 +24,7 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 TAKEN = {signal.SIGCHLD, *FORWARDED}
 GRACE_S = 5.0  # from SIGTERM to SIGKILL
 AGAIN_S = 1.0  # from SIGTERM to the next
+_SAME_S = 0.2  # within which a signal to a process group comes from its sender, and from our parent, passed on
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -116,9 +117,10 @@ class Child:
                 os.waitpid(self.pid, 0)
             raise NotStartedError(int(number))
 
-    def wait(self, limit_s: float | None = None) -> Ended:
+    def wait(self, limit_s: float | None = None, *, relayed: bool = False) -> Ended:
         """Wait until it has ended; pass signals on to it, except the terminal's, which it receives itself.
 
+        ``relayed``: our parent passes signals on, too, so what also comes from others came to the process group.
         After ``limit_s`` it gets SIGTERM, and GRACE_S later SIGKILL.
         """
         end, timed_out = None if limit_s is None else time.monotonic() + limit_s, False
@@ -135,7 +137,7 @@ class Child:
             if info is None and end is not None and time.monotonic() >= end:
                 self._signal(signal.SIGKILL if timed_out else signal.SIGTERM)
                 end, timed_out = time.monotonic() + GRACE_S, True
-            elif info and info.si_signo != signal.SIGCHLD and info.si_code != _FROM_KERNEL:
+            elif info and _is_to_be_passed_on(info, parent if relayed else None):
                 self._signal(info.si_signo)
 
     def wait_or_end(self) -> Ended:
@@ -172,6 +174,20 @@ class Child:
                     code = os.waitstatus_to_exitcode(ended[1])
                     status = code if code >= 0 else 128 - code
         return status
+
+
+def _is_to_be_passed_on(first: signal.struct_siginfo, relay: int | None) -> bool:
+    """Whether the child has not received the signal itself, as it does what a terminal sends.
+
+    ``relay``: the process that passes all signals on to us. If one also comes from others, it was for the process
+    group: timeout(1) signals its child, then the group.
+    """
+    if first.si_signo == signal.SIGCHLD or first.si_code == _FROM_KERNEL:
+        return False
+    end, senders = time.monotonic() + _SAME_S, {first.si_pid}
+    while relay is not None and (info := signal.sigtimedwait({first.si_signo}, max(end - time.monotonic(), 0))):
+        senders.add(info.si_pid)
+    return relay is None or senders == {relay}
 
 
 @contextmanager
