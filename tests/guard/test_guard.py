@@ -219,6 +219,14 @@ def test_how_the_command_ends(tmp_path, command, code, says, reason):
     assert len(ours) == bool(says)
 
 
+def test_a_command_that_cannot_start_is_an_error_in_its_reports(tmp_path):
+    files = [f"--{name}={tmp_path / name}" for name in ("junit", "markdown", "html")]
+    subprocess.run([*GUARD, *files, "--", "no-such-command"], capture_output=True, check=False)
+    for name in ("junit", "markdown", "html"):
+        assert "no-such-command: No such file or directory" in (tmp_path / name).read_text()
+    assert 'errors="1"' in (tmp_path / "junit").read_text()
+
+
 def test_a_failing_command_that_stalls_says_both(tmp_path):
     ended = guard(tmp_path, command=["sh", "-c", shlex.join(server("two-writes")) + "; exit 9"])
     assert (ended.code, ended.report["verdict"], ended.report["status"]) == (9, "STALL", 9)

@@ -113,7 +113,10 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
         outcome = run.guarded.outcome
         if outcome.status and not outcome.started:
             folder.forget()
-            tell(f"{asked.command_line[0]}: {outcome.problem}: {_not_started(asked.command_line[0])}")
+            program = asked.command_line[0]
+            error = NagleLabError(f"{program}: {outcome.problem}: {_not_started(program)}")
+            tell(str(error))
+            exports.unusable(title(run, asked.command_line), error)
             return outcome.status
         if asked.trace and run.writes is None and run.both_sides is None:
             tell("--trace: there was nothing to trace, because the command did not stall")
