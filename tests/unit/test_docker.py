@@ -9,6 +9,12 @@ from nagle_lab.host.docker import container_of_service, docker_output
 from nagle_lab.live.sockets.processes import of_container
 
 NO_PLUGIN = "echo \"unknown shorthand flag: 'q' in -q\" >&2; exit 125"
+NO_FILE = """echo "ERROR:
+        Can't find a suitable configuration file in this directory or any
+        parent. Are you in the right directory?
+
+        Supported filenames: docker-compose.yml, docker-compose.yaml, compose.yml, compose.yaml
+" >&2; exit 1"""
 NO_SERVICE = "echo no such service: web >&2; exit 1"
 
 
@@ -24,7 +30,11 @@ def stand_in(folder: Path, name: str, script: str) -> None:
         ({"docker": NO_PLUGIN}, "needs Docker Compose, and there is none: install it"),
         (
             {"docker": NO_PLUGIN, "docker-compose": NO_SERVICE},
-            "service web: no such service: web: run docker compose",
+            "service web: no such service: web: run docker-compose ps in",
+        ),
+        (
+            {"docker": NO_PLUGIN, "docker-compose": NO_FILE},
+            "service web: no Compose file here or in a folder above: run docker-compose ps in the project's folder",
         ),
         ({"docker": NO_SERVICE}, "service web: no such service: web: run docker compose ps"),
         ({"docker": "exit 0"}, "service web is not running: run docker compose ps"),

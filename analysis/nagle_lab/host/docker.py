@@ -8,6 +8,7 @@ from nagle_lab.errors import NagleLabError, last_line
 
 _NO_RIGHTS = "this account may not use Docker: run this as root, or join the group docker"
 _NO_SUCH_COMMAND = 125  # exit code of docker, without Compose for ``docker compose``
+_NO_FILE = "Can't find a suitable configuration file"  # how docker-compose 1 begins, whose last line lists names
 
 
 def container_of_service(service: str) -> str:
@@ -24,8 +25,10 @@ def container_of_service(service: str) -> str:
             return done.stdout.split()[0]
         _require_rights(done)
         if done.returncode != _NO_SUCH_COMMAND:
-            why_not = f": {last_line(done.stderr)}" if done.returncode else " is not running"
-            problem = f"service {service}{why_not}: run docker compose ps in the project's folder to see which are"
+            said = "no Compose file here or in a folder above" if _NO_FILE in done.stderr else last_line(done.stderr)
+            why_not = f": {said}" if done.returncode else " is not running"
+            ps = f"run {' '.join(compose)} ps in the project's folder to see which are"
+            problem = f"service {service}{why_not}: {ps}"
     raise NagleLabError(problem)
 
 
