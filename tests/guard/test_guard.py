@@ -180,6 +180,8 @@ def test_which_connections_are_judged(tmp_path):
     assert (allowing.code, allowing.report["verdict"]) == (0, "CLEAN")
     of_one_port = guard(tmp_path, "--port=8002", "--expect=stall", f"--keep={tmp_path / 'recorded'}", command=command)
     assert (of_one_port.code, of_one_port.report["verdict"]) == (1, "CLEAN")
+    of_another = guard(tmp_path, "--port=9", command=command)
+    assert "\njudged        0 of 2 connections; the servers have 8001, 8002\n" in of_another.err
     expected = [
         ([], [], "STALL"),
         ([8001], [], "STALL"),

@@ -125,6 +125,11 @@ def test_nor_beside_what_did_not_stall():
     assert beside(after, watched(CLEAN)) is after
 
 
+def test_what_is_clean_is_not_counted_twice():
+    sentence = conclude_back(watched(STALLED, "before"), watched(CLEAN)).sentence
+    assert sentence == "taken back: 96 of 100 exchanges stalled before, none of 100 after"
+
+
 def test_what_was_recorded_in_a_line():
     assert in_a_line(watched(STALLED, "before")) == "before: STALL, 96 of 100 exchanges stalled"
     assert in_a_line(watched(CLEAN)).startswith("after: CLEAN, 100 ")

@@ -21,6 +21,7 @@ from nagle_lab.experiments import trials
 from nagle_lab.experiments.opened import judged
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
 from nagle_lab.reports.screens.run import show_run
+from nagle_lab.reports.words.writes_text import about_writes
 from nagle_lab.runs import noise
 from nagle_lab.runs import run as runs
 from nagle_lab.runs.checks import Traffic, delayed_acks_check, traffic
@@ -538,6 +539,11 @@ def test_a_traced_run_that_stalls_less_often_is_no_contradiction_and_says_so(tra
     change(traced, "manifest.json", lambda m: m.update(traced=None))
     change(traced, "witnesses.json", lambda w: w.update(untraced=None))
     assert judged(traced).exit_code() is Exit.CONTRADICTED
+
+
+def test_a_share_below_one_is_never_all(traced):
+    writes = replace_fields(judged(traced).writes, exchanges=200, stalled_exchanges=199)
+    assert "199 of 200 exchanges stalled while traced (99.5%)" in dict(about_writes(writes))["traced"]
 
 
 def test_what_takes_longer_than_the_stalls_is_said_to_do_so_while_traced(traced):

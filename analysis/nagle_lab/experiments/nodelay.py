@@ -147,7 +147,8 @@ def conclude_back(before: ProgramRecording, after: ProgramRecording) -> Conclusi
     counts = f"{_stalled(was)} exchanges stalled before, {_stalled(now)} after"
     if now.verdict is Verdict.STALL:
         return Conclusion(Exit.OK, f"the stall is back: {counts}")
-    return Conclusion(Exit.OK, f"taken back: {counts}" + (f" ({now.reason})" if now.reason else ""))
+    why = f" ({now.reason})" if now.verdict is not Verdict.CLEAN else ""
+    return Conclusion(Exit.OK, f"taken back: {counts}{why}")
 
 
 def _stalled(result: Result) -> str:

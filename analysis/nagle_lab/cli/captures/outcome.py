@@ -2,9 +2,7 @@
 
 import dataclasses
 import sys
-from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,16 +10,15 @@ from msgspec.structs import replace
 from nagle_lab.cli.captures.analyze import AnalyzeOptions
 from nagle_lab.diagnosis.pair import Pair
 from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
-from nagle_lab.diagnosis.result.which_connections import LOOKED_AT
 from nagle_lab.errors import Exit, tell
 from nagle_lab.evidence.examples import examples, written_ladder
 from nagle_lab.evidence.process_comments import processes_of
 from nagle_lab.reports.screens.terminal import console, show_capture
 from nagle_lab.reports.words.next_steps import PIPE_READ_ONCE, commands, ends
+from nagle_lab.reports.words.phrases import server_ports
 from nagle_lab.reports.words.reported import ReportedCapture
-
-_MOST_PORTS = 5
 
 
 def tell_outcome(
@@ -67,11 +64,9 @@ def judged_part(result: Result, ports: Collection[int]) -> list[tuple[str, str]]
     if not ports or not every:
         return []
     judged = sum(one.judged for one in result.connections)
-    which = f"{judged} of {every} connections: those to port {' or '.join(map(str, sorted(ports)))}"
-    if not judged:
-        of_servers = Counter(one.server.port for one in islice(result.connections, LOOKED_AT))
-        which += f"; the servers have {', '.join(str(port) for port, _ in of_servers.most_common(_MOST_PORTS))}"
-    return [("judged", which)]
+    asked = f"those to port {' or '.join(map(str, sorted(ports)))}"
+    others = "" if judged else f"; {server_ports(result)}"
+    return [("judged", f"{judged} of {every} {plural('connection', every)}: {asked}{others}")]
 
 
 def write_both(paths: Sequence[Path], pair: Pair) -> None:

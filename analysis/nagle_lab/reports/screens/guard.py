@@ -20,6 +20,7 @@ from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
+from nagle_lab.reports.words.phrases import server_ports
 from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.reports.words.writes_text import MOST_GROUPS
 
@@ -102,7 +103,9 @@ def about_guarded(run: JudgedCommand, command: Sequence[str]) -> list[tuple[str,
         about[0] = ("recorded", f"{run.guarded.way}, for {outcome.took_s:.1f} s")
     judged = run.selection.of(run.result)
     if len(judged) < len(run.result.connections):
-        about.append(("judged", f"{len(judged)} of {len(run.result.connections)} connections"))
+        every = len(run.result.connections)
+        others = "" if judged else f"; {server_ports(run.result)}"
+        about.append(("judged", f"{len(judged)} of {every} {plural('connection', every)}{others}"))
     if run.result.verdict is Verdict.CLEAN and 0 < run.second_writes < ENOUGH_EXCHANGES:
         writes = f"{run.second_writes} second {plural('write', run.second_writes)}"
         about.append(("rests on", f"{writes}: Nagle's algorithm had nothing else to hold; ten would say more"))

@@ -177,8 +177,9 @@ def facts(rows: Iterable[tuple[str, str]]) -> RenderableType:
 def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
     s, source, q = result.summary, result.source, result.quality
     recorded_as = ", ".join([source.format, *source.link_type])
+    packets = f"{source.packets:,} {plural('packet', source.packets)}"
     rows = [
-        ("capture", f"{recorded_as} · {source.packets} packets, {source.tcp_packets} of TCP"),
+        ("capture", f"{recorded_as} · {packets}, {source.tcp_packets:,} of TCP"),
         ("connections", f"{s.connections} ({_handshakes(result)})" if s.connections else "none"),
         ("stalls on", stalled_connections(result)),
         ("exchanges", _exchanges(result)),

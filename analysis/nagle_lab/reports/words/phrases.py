@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
 from nagle_lab.diagnosis.result.result import Connection, Result, Server, Stall, Summary
 from nagle_lab.diagnosis.result.spread import plural, times_text
 from nagle_lab.diagnosis.result.verdict import Verdict
+from nagle_lab.diagnosis.result.which_connections import LOOKED_AT
 from nagle_lab.reports.words.numbers import share
 
 GROUNDS = {
@@ -28,6 +30,15 @@ GROUNDS = {
     Ground.DATA_ACKS: ("the ACK came on data, and the held data left as soon after it as after ACKs that came alone"),
     Ground.MERGED_WRITES: "several writes left as one segment once the other end's data carried the ACK",
 }
+
+
+_MOST_PORTS = 5
+
+
+def server_ports(result: Result) -> str:
+    """Which ports the servers have, if none was asked for; at most five."""
+    ports = Counter(one.server.port for one in islice(result.connections, LOOKED_AT))
+    return f"the servers have {', '.join(str(port) for port, _ in ports.most_common(_MOST_PORTS))}"
 
 
 def answers_as(connection: Connection) -> str:

@@ -6,6 +6,7 @@ from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.writes import Group, Place, Write, Writes, here, place_text, write_text
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Written
+from nagle_lab.reports.words.numbers import share
 
 MOST_GROUPS = 5  # pairs of writes that are shown
 
@@ -105,5 +106,5 @@ def _compared(writes: Writes) -> str:
         return f"{here}; no exchange passed without tracing, so the verdict is that of a traced run"
     stalled, exchanges = writes.untraced_stalled_exchanges or 0, writes.untraced_exchanges
     shares = (writes.stalled_exchanges / writes.exchanges, stalled / exchanges)
-    with_it, without = (f"{share:.0%}" for share in shares)
+    with_it, without = map(share, shares)
     return f"{here} while traced ({with_it}), {stalled} of {exchanges} without tracing ({without})"
