@@ -72,7 +72,7 @@ def test_the_exit_code_is_that_of_the_worst_series(captures, out):
     broken.parent.mkdir()
     broken.write_bytes(b"nothing")
     said = fleet(broken.parent, "--out", captures.parent / "out2", *HERE, code=2)
-    assert "1 series, 0 packets: 1 INVALID" in said.out and "Without a verdict: 1" in said.out
+    assert "1 series, 0 packets: 1 INVALID" in said.out and "Neither STALL nor CLEAN: 1" in said.out
 
 
 def test_what_would_be_read_can_be_listed(captures):
@@ -124,7 +124,7 @@ def test_a_problem_that_a_verdict_names_is_listed_once(captures):
     for number in range(12):
         (broken / f"host{chr(97 + number)}.pcap").write_bytes(b"nothing")
     said = fleet(broken, "--out", captures.parent / "out3", *HERE, code=2).out
-    assert "Without a verdict: 12" in said and "with a problem" not in said
+    assert "Neither STALL nor CLEAN: 12" in said and "with a problem" not in said
     assert "… and 2 more: nagle-lab fleet ask verdicts --out …" in said
 
 

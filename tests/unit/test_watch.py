@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
@@ -32,7 +32,7 @@ from nagle_lab.capture.records import Interface
 from nagle_lab.capture.take import records
 from nagle_lab.capture.writer import Pcapng
 from nagle_lab.cli.live.live_screen import Terminal
-from nagle_lab.cli.live.watch import nearer
+from nagle_lab.cli.live.watch import WatchOptions, nearer
 from nagle_lab.diagnosis.analysis import Analysis, analyze
 from nagle_lab.diagnosis.result.result import Endpoint, Result
 from nagle_lab.diagnosis.result.verdict import Verdict
@@ -101,6 +101,12 @@ def capture(tmp_path) -> Path:
     path = tmp_path / "x.pcap"
     path.write_bytes(pcap_bytes(two_servers()))
     return path
+
+
+def test_nothing_passed_on_any_interface():
+    none = dict.fromkeys((field.name for field in fields(WatchOptions)), None)
+    asked = WatchOptions(**{**none, "ports": [9], "interface": "", "container": "", "service": ""})
+    assert asked.nothing_passed.startswith("no TCP packet with port 9 was seen on any interface; watch for longer")
 
 
 @pytest.mark.parametrize("written", [pcap_bytes, pcapng_bytes], ids=["pcap", "pcapng"])

@@ -154,7 +154,7 @@ def _agreed(what: str, sockets: list[HostSocket], yes: bool) -> bool:
         return True
     for line in names(sockets):
         tell(line)
-    question = f"{what} {_count(sockets)}, and what is accepted until then?"
+    question = f"{what} {_count(sockets)}, and connections accepted meanwhile?"
     if click.confirm(question, default=False, err=True):
         return True
     tell("nothing was changed")

@@ -70,7 +70,8 @@ class WatchOptions:
     def nothing_passed(self) -> str:
         """What to say if there was no packet at all."""
         ports = f" with port {' or '.join(map(str, sorted(set(self.ports))))}" if self.ports else ""
-        return f"no TCP packet{ports} was seen on {self.name}; watch for longer, or another port, or elsewhere"
+        on = self.name.replace("all interfaces", "any interface")
+        return f"no TCP packet{ports} was seen on {on}; watch for longer, or another port, or elsewhere"
 
     @property
     def is_on_screen(self) -> bool:

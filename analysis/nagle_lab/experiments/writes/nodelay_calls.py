@@ -59,9 +59,9 @@ def _story(pair: CallPair, located: Located) -> str:
     own = [one for one in wanted if one.on == "socket"]
     if did := [one for one in own if _took_effect(one)]:
         was_set = any(one.value for one in wanted if one.on in ("listener", "socket") and _took_effect(one))
-        events = ([] if was_set else ["never set"]) + _events(did)
+        events = _events(did)
         more = [f"{len(events) - _MOST_EVENTS} more"] if len(events) > _MOST_EVENTS else []
-        return ", and ".join([*events[:_MOST_EVENTS], *more])
+        return ("" if was_set else "never set, only ") + ", and ".join([*events[:_MOST_EVENTS], *more])
     if did := [one for one in wanted if one.on == "listener" and _took_effect(one)]:
         return f"{'set' if did[-1].value else 'cleared'} on the listening socket only, {_at(did[-1])}"
     if failed := [one for one in wanted if one.on in ("socket", "listener") and one.value]:

@@ -54,7 +54,7 @@ def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
     problems = [problem for each in judged for problem in each.problems if problem not in told]
     with_others = "Other files with a problem" if others else "Files with a problem"
     for heading, lines, question in (
-        ("Without a verdict", others, "verdicts"),
+        ("Neither STALL nor CLEAN", others, "verdicts"),
         (with_others, problems, "unusable"),
     ):
         if lines:
