@@ -84,10 +84,10 @@ def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list
     yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
     for name, kernel in counters.items():
         sent = [str(seen.segments_sent) if seen else NONE for seen in traffic[name]]
-        yield f"segments sent by the {name}", sent, str(kernel.segments_sent)
+        yield f"segments sent {'over' if name == 'loopback' else 'by the'} {name}", sent, str(kernel.segments_sent)
     for name, kernel in counters.items():
         delayed = [str(seen.delayed_acks) if seen else NONE for seen in traffic[name]]
-        yield f"delayed ACKs of the {name}", delayed, str(kernel.delayed_acks)
+        yield f"delayed ACKs {'over' if name == 'loopback' else 'of the'} {name}", delayed, str(kernel.delayed_acks)
     mixed = any(capture.others.connections for capture in captures)
     under_test = [capture.under_test for capture in captures]
     yield f"exchanges on port {port}" if mixed else "exchanges", [str(total.exchanges) for total in under_test]
@@ -126,7 +126,7 @@ def _ending(run: Run, contradictions: Sequence[str]) -> list[tuple[str, str]]:
     rows = [
         ("NOT AS EXPECTED", "; ".join(contradictions))
         if contradictions
-        else ("as expected", str(run.expected) if failed else f"{run.expected}, and every witness agrees"),
+        else ("as expected", str(run.expected) if failed else f"{run.expected}, and no witness disagrees"),
         ("witnesses", "; ".join(failed)),
         ("captures", shown_path(run.folder)),
         ("without trace", shown_path(run.folder.parent / before.run) if before else ""),
