@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Does it still stall without TCP_NODELAY, and is it still gone with it? For CI, or anybody's shell.
 #
-#   ci/nagle-regression.sh [OUT]      OUT: a new or empty folder (default: nagle-regression)
+#   ci/nagle-regression.sh OUT      OUT: a new or empty folder
 #
 # Runs every variant of VARIANTS, holds each against what it expects, and writes into OUT:
 #   junit.xml, summary.md   of the last run of each variant, and their comparison
@@ -24,10 +24,10 @@ die() {
 
 say() { echo "nagle-regression: $1" >&2; }
 
-[[ $# -le 1 && ${1:-} != -* ]] || die "usage: ci/nagle-regression.sh [OUT]"
+[[ $# -eq 1 && $1 != -* ]] || die "usage: ci/nagle-regression.sh OUT, a new or empty folder for the results"
 [[ $ATTEMPTS =~ ^[1-9][0-9]?$ && $ATTEMPTS -ge 2 ]] || die "ATTEMPTS=$ATTEMPTS: give a number from 2 on, for red needs a second run"
 (( ${#variants[@]} )) || die "VARIANTS is empty: name at least one (make list names them)"
-out=${1:-nagle-regression}
+out=$1
 mkdir -p "$out" || die "$out: cannot be made: name another folder"
 out=$(cd "$out" && pwd)
 [[ -z $(ls -A "$out") ]] || die "$out: is not empty: name a new folder, or empty it"

@@ -136,6 +136,12 @@ def test_wrong_settings_are_one_line(ci, settings):
     assert code == 2 and err.count("\n") == 1
 
 
+def test_without_a_folder_nothing_is_run():
+    """Otherwise one appears in the checkout, which git shows, and `make clean` leaves."""
+    done = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "usage: ci/nagle-regression.sh OUT" in done.stderr
+
+
 def test_a_set_up_that_fails_is_2(ci, tmp_path):
     (tmp_path / "check out" / "setup" / "engine.sh").write_text("#!/bin/sh\nexit 1\n")
     code, err = ci([GREEN], [GREEN])
