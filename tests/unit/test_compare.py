@@ -50,7 +50,7 @@ def compared_json(run, *paths) -> dict:
         ("delayed_acks", 900, 0, "0 (was 900)", ""),
         ("delayed_acks", 0, 12345, "12,345 (was 0)", ""),
         ("delayed_acks", 0, 12, "12 (was 0)", ""),
-        ("stalled_share", 1.0, 0.0, "no stalls (was 100%)", ""),
+        ("stalled_share", 1.0, 0.0, "no stalls (was 100% of repeats)", ""),
         ("stalled_share", 0.25, 0.75, "50 percentage points more", ""),
         ("stalled_share", 0.0, 0.0, "the same", ""),
         ("wait_p50_ms", 43.0, None, "none (was 43.0)", ""),
@@ -210,7 +210,8 @@ def test_markdown_has_every_figure_and_difference(run, tmp_path):
     page = tmp_path / "page.md"
     run("compare", OFF, ON, "--markdown", page)
     text = page.read_text()
-    for said in ("**STALL**", "**CLEAN**", "no stalls (was 100%)", "| requests per second |", "tcp\\_nodelay on;"):
+    words = "no stalls (was 100% of repeats)"
+    for said in ("**STALL**", "**CLEAN**", words, "| requests per second |", "tcp\\_nodelay on;"):
         assert said in text
 
 

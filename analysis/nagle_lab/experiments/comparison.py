@@ -152,7 +152,7 @@ def gain(quantity: Quantity, first: float | None, value: float | None) -> Gain:
 
 def _points(first: float, value: float) -> str:
     if first and not value:
-        return f"no stalls (was {100 * first:.3g}%)"
+        return f"no stalls (was {100 * first:.3g}% of repeats)"
     points = round(100 * (value - first), 1)
     return f"{abs(points):g} percentage points {'less' if points < 0 else 'more'}" if points else _SAME
 
