@@ -210,3 +210,8 @@ def test_what_a_cut_explains_is_explained_only_where_there_was_a_cut():
 def test_a_table_out_of_order_is_refused():
     with pytest.raises(NagleLabError, match="not in order of frames"):
         compare_rows(ours(ROWS), [*ROWS, ROWS[0]])
+
+
+def test_a_loopback_is_no_end_that_sends(run):
+    _, out, _ = run("show", CAPTURES / "workshop" / "unbuffered-proxy-unbuffered-nagle")
+    assert "segments sent over loopback " in out and "delayed ACKs over loopback " in out
