@@ -115,7 +115,10 @@ def test_cleared_before_every_reply(tmp_path):
     """What is done again and again is told once, and how often."""
     clear = "peer.setsockopt(IPPROTO_TCP, TCP_NODELAY, 0)"
     cleared = f"recv = peer.recv\ndef cleared(size):\n {clear}\n return recv(size)"
-    story = writes(tmp_path, accepted=cleared, recv="cleared").nodelay
+    found = writes(tmp_path, accepted=cleared, recv="cleared")
+    story, said = found.nodelay, remedy(HELD, found) or ""
+    place = f"{tmp_path.name}/server.py:{line(tmp_path, clear)}"
+    assert f", or set TCP_NODELAY at {place}, which clears it. Or on" in said
     time = r"[\d.]+ ms after connecting"
     assert re.fullmatch(rf"never set, only cleared at \S+ cleared( \(.*\))?, {time}, and \d+ more times", story)
 

@@ -82,10 +82,14 @@ def _on_the_socket(writes: Writes | None) -> list[Option]:
 
 def cleared(writes: Writes | None) -> Option | None:
     """What cleared TCP_NODELAY on the socket that held, after it had been set; None if nothing did."""
+    was_set = any(one.value for one in _on_the_socket(writes))
+    return _last_clears(writes) if was_set else None
+
+
+def _last_clears(writes: Writes | None) -> Option | None:
+    """What cleared TCP_NODELAY last on the socket that held, whether it had been set or not; None if nothing did."""
     own = _on_the_socket(writes)
-    if not own or own[-1].on != "socket" or own[-1].value or own[-1].error or not any(one.value for one in own):
-        return None
-    return own[-1]
+    return own[-1] if own and own[-1].on == "socket" and not own[-1].value and not own[-1].error else None
 
 
 def _nodelay(writes: Writes | None, here: Path | None) -> str:
@@ -94,7 +98,9 @@ def _nodelay(writes: Writes | None, here: Path | None) -> str:
         line = _line(late.write, here)
         return f"{NODELAY} before the first write{f' ({line} sets it too late)' if line else ''}"
     if not (lost := cleared(writes)):
-        return NODELAY
+        clears = _last_clears(writes)
+        line = _line(clears.write, here) if clears and clears.write.program else ""
+        return f"{NODELAY} at {line}, which clears it" if line else NODELAY
     by = lost.write
     is_of_library = by.library is not None and not is_asked(by)
     sets_it_too = any(one.value and one.write.program == by.program for one in _on_the_socket(writes))
