@@ -138,7 +138,7 @@ def test_where_the_kernel_was_asked_in_vain_the_reason_does_not_say_to_ask_it():
             to_ask += 1
         else:
             assert before == after and ask not in before.reason
-    assert to_ask == 6
+    assert to_ask == 7
 
 
 def test_a_kernel_that_was_asked_of_the_beginning_only_accuses_nobody_later(diagnose):

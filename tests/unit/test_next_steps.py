@@ -434,9 +434,15 @@ WRITE = Write("sendto", "", 200, "1.0", 7, 7, "python3", None, None, "")
 )  # fmt: skip
 def test_the_language_of_what_was_traced(changed, named, known_by):
     """By the server, else by the file of the line, or else by what the process is called."""
-    found = language(replace(WRITE, **changed))
+    found = language(replace(WRITE, **changed), WRITE)
     assert (found and found[0].software) == named
     assert not found or found[1] == known_by
+
+
+def test_the_library_that_wrote_the_trigger_has_a_setting_of_its_own():
+    trigger = replace(WRITE, library=Place("http/server.py", 5, "flush_headers"))
+    found = language(replace(WRITE, program=Place("/a.py", 3, "do_GET")), trigger)
+    assert found and (found[0].software, found[1]) == ("http.server", "which wrote the trigger (http/server.py)")
 
 
 @pytest.mark.parametrize(
@@ -461,14 +467,17 @@ def test_the_language_of_a_command_is_known_if_all_it_names_has_one(command, nam
     ("writer", "says"), [("of-its-own", "the capture does not show"), ("ruby", "in Ruby, which")]
 )
 def test_the_language_of_the_command_is_not_taken_for_that_of_another_writer(diagnose, writer, says):
-    held = SimpleNamespace(groups=[SimpleNamespace(held=replace(WRITE, command=writer))], options=[])
+    held = SimpleNamespace(groups=[SimpleNamespace(held=replace(WRITE, command=writer), trigger=WRITE)], options=[])
     run = SimpleNamespace(result=diagnose(talk(server_held).segments), writes=held)
     ((title, _),) = to_paste(run, ["python3", "test.py"], None)
     assert says in title
 
 
 def test_each_language_that_held_is_named_once(diagnose):
-    groups = [SimpleNamespace(held=replace(WRITE, command=name)) for name in ("python3", "ruby", "python3.11")]
+    groups = [
+        SimpleNamespace(held=replace(WRITE, command=name), trigger=WRITE)
+        for name in ("python3", "ruby", "python3.11")
+    ]
     held = SimpleNamespace(groups=groups, options=[])
     run = SimpleNamespace(result=diagnose(talk(server_held).segments), writes=held)
     titles = [title for title, _ in to_paste(run, ["./serve-and-ask"], None)]

@@ -241,7 +241,7 @@ def test_the_remedy_says_what_became_of_the_option(recorded):
         ([option(writes, True, 12, caller=15), option(writes, False, 12, caller=16)], helper),
         ([option(writes, True, 5, on="listener"), option(writes, False, 12)], removed),
         ([option(writes, True, 9, late=True)], late),
-        ([option(writes, False, 12)], "in one write, or set TCP_NODELAY. Or on"),
+        ([option(writes, False, 12)], "or set TCP_NODELAY at srv/server.py:12, which clears it. Or on"),
     ):
         assert said in (remedy(result.summary, msgspec.structs.replace(writes, options=options)) or "")
 

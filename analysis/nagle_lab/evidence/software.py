@@ -31,11 +31,9 @@ _NAMES = re.compile(
 )
 NGINX = NodelaySetting("nginx", "tcp_nodelay on;  # for static files sendfile on; tcp_nopush on; as well")
 APACHE = NodelaySetting("Apache httpd", "on by default: look for a module or proxy that switches it off")
-PYTHON = NodelaySetting(
-    "Python",
-    "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # http.server: disable_nagle_algorithm = True",
-)
+PYTHON = NodelaySetting("Python", "sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)")
 # Who wrote an application for a server has no socket. What its listening one has set, those that it accepts inherit.
+HTTP_SERVER = NodelaySetting("http.server", "disable_nagle_algorithm = True  # in the handler's class")
 GEVENT = NodelaySetting(
     "gevent", "server.init_socket(); server.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)"
 )
@@ -72,7 +70,13 @@ def setting_by_file(name: str) -> NodelaySetting | None:
     return _SUFFIXES.get(Path(name).suffix)
 
 
-_LIBRARIES = {"uvicorn/": UVICORN, "hypercorn/": HYPERCORN, "gevent/pywsgi.py": GEVENT, "webrick": WEBRICK}
+_LIBRARIES = {
+    "uvicorn/": UVICORN,
+    "hypercorn/": HYPERCORN,
+    "gevent/pywsgi.py": GEVENT,
+    "webrick": WEBRICK,
+    "http/server.py": HTTP_SERVER,
+}
 
 
 def setting_by_library(name: str) -> NodelaySetting | None:

@@ -182,20 +182,21 @@ def _words(command: Sequence[str]) -> Iterator[str]:
 
 def _languages(writes: Writes) -> list[tuple[NodelaySetting, str]]:
     """The language of each program that held, the most frequent pair of writes first; each language once."""
-    of_groups = (language(group.held) for group in writes.groups[:MOST_GROUPS])
+    of_groups = (language(group.held, group.trigger) for group in writes.groups[:MOST_GROUPS])
     by_name: dict[str, tuple[NodelaySetting, str]] = {}
     for setting, known_by in filter(None, of_groups):
         by_name.setdefault(setting.software, (setting, known_by))
     return list(by_name.values())
 
 
-def language(held: Write) -> tuple[NodelaySetting, str] | None:
-    """How TCP_NODELAY is set where that write was made, and whether its file or its program shows that.
+def language(held: Write, trigger: Write) -> tuple[NodelaySetting, str] | None:
+    """How TCP_NODELAY is set where these writes were made, and whether a file or the program shows that.
 
     A server's own setting comes first: who wrote an application for it does not have the socket.
     """
-    if held.library and (setting := setting_by_library(held.library.file)):
-        return setting, f"which wrote what was held ({held.library.file})"
+    for write, what in ((held, "what was held"), (trigger, "the trigger")):
+        if write.library and (setting := setting_by_library(write.library.file)):
+            return setting, f"which wrote {what} ({write.library.file})"
     for place in (held.program, held.library):
         if place and (setting := setting_by_file(place.file)):
             return setting, f"the language of {Path(place.file).name}"
