@@ -61,7 +61,8 @@ def outcome(path: str, engine: Callable[..., Any], window_bytes: int) -> str | N
             for _ in capture.read(following):
                 following.drain()
             following.finish()
-            return summarize(capture, following.totals(), find(following.tables), None).to_json()
+            totals = following.totals()
+            return summarize(capture, totals, find(following.tables, totals), None).to_json()
     except NagleLabError as error:
         assert str(error).isprintable(), "an error is one printable line"
         return None

@@ -13,6 +13,7 @@ from nagle_lab.capture.records import Facts, StoppedError
 from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.diagnosis.findings import find
 from nagle_lab.tcp import compiled
+from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.plain import PlainEngine
 from nagle_lab.tcp.tables import Tables
@@ -69,7 +70,7 @@ def followed(
             **{name: list(table.rows()) for name, table in engine.tables.by_name()},
             "durations": {name: (dict(of.counts), of.total) for name, of in totals.durations.items()},
             "not decoded": dict(totals.not_decoded),
-            "counts": (engine.frames, totals.connections, totals.segments, totals.copies),
+            "counts": (engine.frames, totals.connections, totals.segments, totals.copies, totals.pure_acks),
             "times": (totals.first_ts, totals.last_ts, totals.resolution),
             "clock": (engine.clock.epoch, engine.clock.set_back),
             "facts": (stopped, facts.dropped, facts.untimed, list(facts.link_types)),
@@ -86,7 +87,9 @@ def plainly(content: bytes, *, exchanges: bool = True) -> dict[str, Any]:
 
 def found_in(said: dict[str, Any]) -> dict[str, Any]:
     """What the diagnosis finds in that."""
-    findings = find(tables_of(said))
+    _, connections, segments, copies, pure_acks = said["counts"]
+    totals = EngineTotals(connections, segments, copies, pure_acks, *said["times"], durations={}, not_decoded={})
+    findings = find(tables_of(said), totals)
     return {
         "stalls": list(findings.stalls.rows()),
         "connections": list(findings.connections.rows()),

@@ -161,7 +161,7 @@ def test_every_engine_reads_every_format_alike(engine, window_bytes):
     for content in files:
         said = followed(engine, content, window_bytes=window_bytes)
         assert said == plainly(content)
-        assert (said["counts"], said["not decoded"]) == ((len(BOTH), 2, len(BOTH), 0), {})
+        assert (said["counts"][:4], said["not decoded"]) == ((len(BOTH), 2, len(BOTH), 0), {})
 
 
 # -------------------------------------------------------------------------------------------- pcapng

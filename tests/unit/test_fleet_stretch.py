@@ -27,7 +27,7 @@ from nagle_lab.fleet.whole import whole
 from support.engines import ENGINES
 from support.recorded import recorded, slow_release, told
 from support.stalls import stalled
-from support.stories import talk
+from support.stories import server_held, talk
 from support.synthetic import MS, SECOND, merge, pcap_bytes, pcapng_bytes
 
 T0 = 1_700_000_000 * SECOND
@@ -91,6 +91,14 @@ def test_however_a_series_is_cut_the_result_is_that_of_one_reading(cuts, size, l
         assert said(in_stretches(folder, size)) == said(
             analyze([str(path) for path in paths], exchanges=False, sha256=False)
         )
+
+
+def test_acks_that_a_filter_left_out_are_missed_as_in_one_reading(tmp_path):
+    held = [segment for segment in talk(server_held, timestamps=False).segments if segment.length]
+    paths = rotated(tmp_path, [pcap_bytes(held[:30]), pcap_bytes(held[30:])])
+    result = in_stretches(tmp_path, 1)
+    assert result.verdict == "INCONCLUSIVE" and "as if a filter had left them out" in result.reason
+    assert said(result) == said(analyze([str(path) for path in paths], exchanges=False, sha256=False))
 
 
 def test_a_missing_or_unreadable_file_is_told_of_and_never_fatal(tmp_path):

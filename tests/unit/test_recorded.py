@@ -242,6 +242,10 @@ def test_the_remedy_says_what_became_of_the_option(recorded):
         ([option(writes, True, 5, on="listener"), option(writes, False, 12)], removed),
         ([option(writes, True, 9, late=True)], late),
         ([option(writes, False, 12)], "or set TCP_NODELAY at srv/server.py:12, which clears it. Or on"),
+        (
+            [msgspec.structs.replace(option(writes, True, 9), error="EINVAL"), option(writes, False, 12)],
+            "or set TCP_NODELAY at srv/server.py:12, which clears it. Or on",
+        ),
     ):
         assert said in (remedy(result.summary, msgspec.structs.replace(writes, options=options)) or "")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 Paths = str | Path | Sequence[str | Path]
 
-MOSTLY_COPIED = 1 / 3  # of the segments: the capture is of several interfaces that all packets pass, or of both ends
-
 
 def analyze(path: Paths, *, exchanges: bool = True, sha256: bool = True, only: "Wanted | None" = None) -> "Result":
     """Diagnose one capture file, several rotated ones as one, or standard input ("-").
@@ -195,18 +193,8 @@ class Analysis:
         self._capture.end_period()
         listed = engine.tables.exchange if engine.lists_exchanges else None
         totals = engine.totals()
-        copied = totals.copies >= MOSTLY_COPIED * totals.segments > 0
         answers = self._capture.facts.kernel_answers
-        findings = find(
-            engine.tables,
-            totals.resolution,
-            self._only,
-            copied=copied,
-            answers=answers,
-            paths=self._paths,
-            both_ends=both_ends,
-            is_data_only=totals.is_data_only,
-        )
+        findings = find(engine.tables, totals, self._only, answers=answers, paths=self._paths, both_ends=both_ends)
         return summarize(self._capture, totals, findings, listed)
 
 

@@ -41,6 +41,7 @@ from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import Servers
 from nagle_lab.diagnosis.sums import Sums, count_astray, largest_clock_step
 from nagle_lab.tcp.durations import Durations
+from nagle_lab.tcp.engine import EngineTotals
 from nagle_lab.tcp.events import IDLE, EndedBy
 from nagle_lab.tcp.tables import Tables
 
@@ -49,37 +50,31 @@ Name = TypeVar("Name", bound=StrEnum)
 
 def find(
     tables: Tables,
-    resolution: int = 1,
+    totals: EngineTotals,
     only: Wanted | None = None,
     *,
-    copied: bool = False,
     answers: Sequence[KernelAnswer] = (),
     paths: KnownPaths | None = None,
     both_ends: BothEnds | None = None,
-    is_data_only: bool = False,
 ) -> "Findings":
-    """What a capture shows, from the tables of an engine that has finished: the proof runs here.
+    """What a capture shows, from what an engine found that has finished: the proof runs here.
 
     Parameters
     ----------
-    tables : the engine's; of the candidates only the stalls are kept
-    resolution : of the capture's clock, ns
+    tables, totals : the engine's; of the candidates only the stalls are kept
     only : which connections are to be judged; None: all
-    copied : whether every packet was captured more than once
     answers : what the kernel said of sockets while the capture was recorded
     paths : what was known before the capture
     both_ends : what it shows together with another capture of the same traffic
-    is_data_only : whether a filter may have left out the pure ACKs
     """
     seen_again = mark_seen_again(tables.connection)
     unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
-    are_some_left_out = bool(seen_again or unwanted.connections)
-    findings = Findings(tables, resolution, unwanted, are_some_left_out, is_data_only=is_data_only)
+    findings = Findings(tables, totals, unwanted, are_some_left_out=bool(seen_again or unwanted.connections))
     setting = Setting(
-        resolution=resolution,
+        resolution=totals.resolution,
         astray_share=findings.astray.share,
         swapped_share=findings.astray.swapped_share,
-        copied=copied,
+        copied=totals.is_copied,
         seen_again=seen_again,
     )
     if both_ends:
@@ -122,9 +117,7 @@ class Findings:
     sums : over all connections
     """
 
-    def __init__(
-        self, tables: Tables, resolution: int, unwanted: Unwanted, are_some_left_out: bool, *, is_data_only: bool
-    ) -> None:
+    def __init__(self, tables: Tables, totals: EngineTotals, unwanted: Unwanted, *, are_some_left_out: bool) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # each chunk of candidates is replaced by its stalls: see _keep
         self._kept = 0
@@ -143,7 +136,7 @@ class Findings:
         self.held, self.delayed, self.undecided = Ends(), Ends(), Ends()
         self.servers = Servers()
         self.unwanted, self._are_some_left_out = unwanted, are_some_left_out
-        self.sent_late, self._is_data_only = 0, is_data_only
+        self.sent_late, self._is_data_only = 0, totals.is_data_only
         for gaps in chunks(tables.idle_gap):
             self._count_idle(gaps)
         for late in chunks(tables.delayed_ack):
@@ -151,7 +144,7 @@ class Findings:
         for counted in (tables.idle_gap, tables.delayed_ack):
             counted.cut(0)  # the proof needs the memory
         self.astray = count_astray(tables.connection)
-        self.resolution = max(resolution, largest_clock_step(tables.connection))
+        self.resolution = max(totals.resolution, largest_clock_step(tables.connection))
 
     def add(self, decided: Decided) -> None:
         """Count what the proof decided about some candidates, and keep the stalls."""

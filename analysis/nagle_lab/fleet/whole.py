@@ -46,7 +46,7 @@ def whole(stretches: Sequence[Stretch], out: Folder) -> SeriesResult:
         closing = counted(engine.tables.exchange)
         known.end(engine.clock)
         totals = engine.totals()
-    findings = find(tables, totals.resolution, answers=known.facts.kernel_answers)
+    findings = find(tables, totals, answers=known.facts.kernel_answers)
     result = summarize(known, totals, findings, None)
     if not known.facts.formats and known.trouble:  # no file could be read at all: that is the reason
         result = result.concluded(result.verdict, "; ".join(result.quality.damage))

@@ -7,6 +7,7 @@ from nagle_lab.capture import records
 from nagle_lab.tcp.durations import Durations
 from nagle_lab.tcp.tables import Tables
 
+MOSTLY_COPIED = 1 / 3  # of the segments: the capture is of several interfaces that all packets pass, or of both ends
 LEFT_OUT = 0.02  # of the segments: with fewer pure ACKs, a filter may have left them out
 
 
@@ -22,6 +23,11 @@ class EngineTotals(NamedTuple):
     resolution: int  # of the clock that stamped the segments, ns
     durations: Mapping[str, Durations]  # of answered exchanges, by the names of the fields of ``exchange``
     not_decoded: Mapping[int, int]  # packets without a readable TCP segment, by kind (nagle_lab.packet.kinds)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a third of the segments or more are copies of others."""
+        return self.copies >= MOSTLY_COPIED * self.segments > 0
 
     @property
     def is_data_only(self) -> bool:

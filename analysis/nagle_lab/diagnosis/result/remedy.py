@@ -69,15 +69,13 @@ def _set_late(writes: Writes | None) -> Option | None:
     """What set TCP_NODELAY on the socket that held, if it did so only after the first stall; else None."""
     own = _on_the_socket(writes)
     in_time = any(one.value and not one.after_stall for one in own)
-    return own[-1] if own and own[-1].value and not own[-1].error and not in_time else None
+    return own[-1] if own and own[-1].value and not in_time else None
 
 
 def _on_the_socket(writes: Writes | None) -> list[Option]:
-    """What became of TCP_NODELAY on the socket that held, in order; what it inherited from its listener
-    comes first.
-    """
+    """What changed TCP_NODELAY on the socket that held, in order; what it inherited from its listener comes first."""
     asked = writes.options if writes else []
-    return [one for one in asked if one.option == "TCP_NODELAY" and one.on in ("listener", "socket")]
+    return [one for one in asked if one.took_effect and one.on in ("listener", "socket")]
 
 
 def cleared(writes: Writes | None) -> Option | None:
@@ -89,7 +87,7 @@ def cleared(writes: Writes | None) -> Option | None:
 def _last_clears(writes: Writes | None) -> Option | None:
     """What cleared TCP_NODELAY last on the socket that held, whether it had been set or not; None if nothing did."""
     own = _on_the_socket(writes)
-    return own[-1] if own and own[-1].on == "socket" and not own[-1].value and not own[-1].error else None
+    return own[-1] if own and own[-1].on == "socket" and not own[-1].value else None
 
 
 def _nodelay(writes: Writes | None, here: Path | None) -> str:

@@ -77,6 +77,11 @@ class Option(msgspec.Struct, frozen=True):
     write: Write
     caller: Place | None = None  # the program's line that called the function in which it was made
 
+    @property
+    def took_effect(self) -> bool:
+        """Whether it set or cleared TCP_NODELAY, and was not refused."""
+        return self.option == "TCP_NODELAY" and not self.error
+
 
 class Writes(msgspec.Struct, frozen=True, kw_only=True):
     """What system calls recorded beside the segments showed."""

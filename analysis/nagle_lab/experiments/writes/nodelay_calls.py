@@ -57,22 +57,18 @@ def _story(pair: CallPair, located: Located) -> str:
     """The story of one socket, until the held bytes were written."""
     wanted = [one for one in options_of(pair, located) if one.option in ("TCP_NODELAY", _MISTAKEN)]
     own = [one for one in wanted if one.on == "socket"]
-    if did := [one for one in own if _took_effect(one)]:
-        was_set = any(one.value for one in wanted if one.on in ("listener", "socket") and _took_effect(one))
+    if did := [one for one in own if one.took_effect]:
+        was_set = any(one.value for one in wanted if one.on in ("listener", "socket") and one.took_effect)
         events = _events(did)
         more = [f"{len(events) - _MOST_EVENTS} more"] if len(events) > _MOST_EVENTS else []
         return ("" if was_set else "never set, only ") + ", and ".join([*events[:_MOST_EVENTS], *more])
-    if did := [one for one in wanted if one.on == "listener" and _took_effect(one)]:
+    if did := [one for one in wanted if one.on == "listener" and one.took_effect]:
         return f"{'set' if did[-1].value else 'cleared'} on the listening socket only, {_at(did[-1])}"
     if failed := [one for one in wanted if one.on in ("socket", "listener") and one.value]:
         return _failure(failed[0])
     if not pair.stream.began:
         return "not set while it was traced; the connection began before that"
     return f"never set on the socket that held{_set_elsewhere(pair, wanted)}"
-
-
-def _took_effect(option: Option) -> bool:
-    return option.option == "TCP_NODELAY" and not option.error
 
 
 def _failure(option: Option) -> str:
@@ -98,7 +94,7 @@ def _set_elsewhere(pair: CallPair, wanted: Sequence[Option]) -> str:
         if call.socket == end_text(*pair.stream.way[0]):
             return f"; set on the listening socket {_at(option)}, after this connection had begun"
     if not of_process:
-        others = [one for one in wanted if one.on == "other end" and one.value and _took_effect(one)]
+        others = [one for one in wanted if one.on == "other end" and one.value and one.took_effect]
         return f"; the other end set it on its own, {_at(others[0])}" if others else ""
     first, at = pair.elsewhere[0], _at(of_process[0])
     if len(pair.elsewhere) > 1:
