@@ -409,6 +409,11 @@ def test_the_html_report_has_the_lines_to_paste_and_the_next_step(run, tmp_path)
     assert "<b>Next: </b>server processing: the server replies late" in text
 
 
+def test_a_comment_to_paste_opens_no_string(capsys):
+    show_commands([("to see what it's `holding`", ["ss -tn"])], Console(width=80))
+    assert capsys.readouterr().out == "# to see what it’s ’holding’:\nss -tn\n"
+
+
 WRITE = Write("sendto", "", 200, "1.0", 7, 7, "python3", None, None, "")
 
 

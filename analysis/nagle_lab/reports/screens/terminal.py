@@ -106,13 +106,19 @@ def show_capture(of: ReportedCapture, screen: Console, about: Sequence[tuple[str
     show_commands(commands(result, of.packets.software) if of.to_paste is None else of.to_paste, screen)
 
 
+_NO_QUOTES = str.maketrans("'\"`", "’”’")
+
+
 def show_commands(to_paste: Sequence[tuple[str, Sequence[str]]], screen: Console) -> None:
     """Print lines to paste, below their purpose; each stays one line, however narrow the terminal is.
 
-    All of it can be pasted into a shell: each line of a comment begins with #, and none has a quotation mark.
+    All of it can be pasted into a shell: each line of a comment begins with #, and none has a quotation mark, which
+    would open a string where comments are off (zsh).
     """
     for what, lines in to_paste:
-        for comment in textwrap.wrap(f"{printable(what)}:", max(screen.width - 2, 1), break_on_hyphens=False):
+        for comment in textwrap.wrap(
+            f"{printable(what).translate(_NO_QUOTES)}:", max(screen.width - 2, 1), break_on_hyphens=False
+        ):
             screen.print(Text(f"# {comment}", "dim"))
         screen.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
 
