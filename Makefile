@@ -53,7 +53,7 @@ demo: $(if $(WITHOUT_LAB)$(SLIDES),,lab-ready) ## the workshop: SCENARIO=redis-p
 	@$(bin)/nagle-lab demo $${SCENARIO:+--scenario "$$SCENARIO"} $${ANSWERS:+--answers "$$ANSWERS"} $${SLIDES:+--slides "$$SLIDES"} $(if $(WITHOUT_LAB),--without-lab)
 
 .PHONY: museum
-museum: ## released software that stalls, and its fix, run again: EXHIBIT=pypi/hypercorn one; all write docs/museum.md; TRACE=1 which two writes
+museum: ## released software that stalls, and its fix, run again: EXHIBIT=pypi/hypercorn runs one; a run of all writes docs/museum.md; TRACE=1 names the two writes
 	@setup/python.sh
 	@$(bin)/nagle-lab museum $${EXHIBIT:-} $(if $(QUICK),--quick) $(if $(TRACE),--trace) \
 	  $(if $(EXHIBIT)$(QUICK),,--markdown docs/museum$(if $(TRACE),-writes).md)

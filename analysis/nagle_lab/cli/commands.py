@@ -340,8 +340,9 @@ def watch_(**options: Any) -> Exit:
     """Show which program on this host stalls now, live.
 
     Records packet headers of this machine, a container or a process, as root or with CAP_NET_RAW; or - follows a
-    capture that comes through a pipe (ssh HOST tcpdump -U -s 128 -w - tcp | nagle-lab watch -). Where standard
-    output is no terminal, it prints a line for each finding. Ctrl-C ends it with the report of analyze.
+    capture that comes through a pipe (ssh HOST "tcpdump -U -s 128 -w - 'tcp and not port 22'" | nagle-lab watch -).
+    Where standard output is no terminal, it prints a line for each finding. Ctrl-C ends it with the report of
+    analyze.
 
     Exit codes are those of analyze.
     """
@@ -369,9 +370,9 @@ def watch_(**options: Any) -> Exit:
     type=click.IntRange(1),
     default=1000,
     metavar="MB",
-    help="How much of a series is read at once, in MB of whole files (default: 1000).",
+    help="How much of a series is read at once, in MB; a larger file is read in parts (default: 1000).",
 )
-@click.option("--list", "list_only", is_flag=True, help="List the series and their files, and read none.")
+@click.option("--list", "list_only", is_flag=True, help="List the series and their files, and judge none.")
 @click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 if a series has another verdict.")
 def fleet_(**options: Any) -> Exit:
     """Diagnose the rotated captures of many hosts.
