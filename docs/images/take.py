@@ -1,6 +1,6 @@
 """Takes the pictures of the pages anew: PYTHONPATH=tests .venv/bin/python docs/images/take.py [screens|site].
 
-With ``screens`` only those of the terminal: the output of commands in a terminal of 100 columns, with its colors;
+With ``screens`` only those of the terminal: the output of commands in a terminal of 100 columns, with its colours;
 with ``site`` only that of the simulator.
 """
 
