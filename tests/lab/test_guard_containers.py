@@ -86,7 +86,7 @@ def test_a_service_of_compose(tmp_path):
         code, err = recorded("--compose-service=stalling", "--seconds=3", cwd=folder)
         assert code == 1, err
         code, err = recorded("--compose-service=nothing", "--seconds=3", cwd=folder)
-        assert (code, "o such service: nothing: run docker compose ps" in err) == (2, True)
+        assert (code, "o such service: nothing: run docker" in err) == (2, True)
 
 
 def test_a_container_that_is_not_there():

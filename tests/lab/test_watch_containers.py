@@ -100,7 +100,7 @@ def test_without_sys_admin_it_is_recorded_from_a_container_beside_it(nginx):
 def test_what_is_not_there():
     for options, says in (
         (["--container", "no-such-container"], "docker ps lists the running containers"),
-        (["--compose-service", "no-such-service"], "o such service: no-such-service: run docker compose ps"),
+        (["--compose-service", "no-such-service"], "o such service: no-such-service: run docker"),
     ):
         done = in_process("watch", "--json", *options)
         assert (done.code, says in done.err, done.err.count("\n")) == (2, True, 1), done.err
