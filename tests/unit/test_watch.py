@@ -364,6 +364,40 @@ def test_a_finding_ends_when_it_is_seen_no_more(capture, tmp_path):
     assert [one.state for one in findings.take(seen(quiet))] == ["ended"]
 
 
+@pytest.fixture
+def set_back(tmp_path) -> Path:
+    """Two servers; in the middle the clock is set back by 1000 s."""
+    path, packets = tmp_path / "set-back.pcap", two_servers()
+    half = len(packets) // 2
+    later = [replace(one, ts_ns=one.ts_ns - 1000 * SECOND) for one in packets[half:]]
+    path.write_bytes(pcap_bytes([*packets[:half], *later]))
+    return path
+
+
+def test_nothing_counts_where_the_clock_was_set_back(capture, set_back, metrics):
+    view, findings, (made, address) = seen(set_back, exchanges=True), LiveFindings(), metrics
+    assert view.result.stalls and view.result.verdict is Verdict.INVALID
+    for row in (*view.rows, *view.connections):
+        assert (row.verdict, row.reason) == (Verdict.INVALID, view.result.reason)
+        assert (row.stalls, row.sure, view.stalls_of(row)) == (0, "", [])
+    assert (findings.take(view), findings.stalls, view.latest) == ([], 0, None)
+    made.take(view, findings.new, ProgramNames(), 0.0)
+    assert not any(name[0] == "nagle_lab_exchanges_total" for name in served(address))
+    assert [one.state for one in findings.take(seen(capture))] == ["begins"]
+    assert findings.take(view) == [], "it has not ended either"
+    assert (findings.take(seen(capture)), findings.new) == ([], {})
+
+
+def test_exchanges_are_counted_again_after_the_clock_was_set_back(capture, tmp_path, metrics):
+    made, address = metrics
+    earlier = tmp_path / "earlier.pcap"
+    earlier.write_bytes(pcap_bytes([replace(one, ts_ns=one.ts_ns - 1000 * SECOND) for one in two_servers()]))
+    for path in (capture, earlier):
+        made.take(seen(path, exchanges=True), {}, ProgramNames(), 0.0)
+    got, counted = served(address), analyze(capture).summary.exchanges
+    assert sum(got["nagle_lab_exchanges_total", port, "", "server"] for port in ("80", "81")) == 2 * counted
+
+
 def test_the_packets_behind_a_finding_show_it_again(capture, tmp_path):
     view, out = seen(capture), tmp_path / "out.pcapng"
     row = view.rows[0]

@@ -104,7 +104,13 @@ class LiveFindings:
         self._ongoing: dict[tuple[str, str, str], _OngoingFinding] = {}
 
     def take(self, view: View) -> list[Finding]:
-        """Count what is new in a view; returns the findings to report."""
+        """Count what is new in a view; returns the findings to report.
+
+        A view that is INVALID neither begins a finding nor ends one.
+        """
+        if view.is_invalid:
+            self.new = {}
+            return []
         self._count(view)
         said, present = [], set()
         new: dict[tuple[str, str, str], StallSum] = {}  # by key of the row

@@ -57,7 +57,12 @@ class Metrics:
     def take(
         self, view: View, new: Mapping[tuple[int, Role], StallSum], names: ProgramNames, settled_s: float
     ) -> None:
-        """Count what is new in a view; of the exchanges only those whose request is old enough at its end."""
+        """Count what is new in a view; of the exchanges only those whose request is old enough at its end.
+
+        Nothing in a view that is INVALID.
+        """
+        if view.is_invalid:
+            return
         for (number, role), one in new.items():
             connection = view.result.connections[number]
             process, client = (end.name for end in names.ends_of(connection))
@@ -90,6 +95,8 @@ class Metrics:
         if source.first_ns is None or exchanges is None:
             return found
         began = source.first_ns / 1e9
+        if began + source.duration_s < self._counted_to:  # the clock was set back
+            self._counted_to = 0.0
         up_to = began + source.duration_s - settled_s
         for exchange in exchanges:
             if self._counted_to < began + exchange.asked_s <= up_to:

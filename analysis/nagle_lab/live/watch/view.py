@@ -60,6 +60,13 @@ class Row:
     certain: bool = False  # how sure the stalls are
     pids: dict[Role, set[int]] = field(default_factory=dict)  # processes at each end, MOST_PIDS of them
 
+    def prove_nothing(self) -> None:
+        """Forget the stalls: the times of the window cannot be compared."""
+        self.stalled = self.stalls = self.unresolved = 0
+        self.lost_ms = 0.0
+        self.waits.clear()
+        self.held_by.clear()
+
     @property
     def key(self) -> tuple[str, str, str]:
         """The key that identifies the row from window to window."""
@@ -129,9 +136,14 @@ class View:
         """Between its first packet and its last."""
         return max(self.result.source.duration_s, 0.001)
 
+    @property
+    def is_invalid(self) -> bool:
+        """Whether nothing in the window counts, because its clock was set back, or it is damaged."""
+        return self.result.verdict is Verdict.INVALID
+
     def stalls_of(self, row: Row) -> list[Stall]:
         """The stalls of a row, in order of release."""
-        numbers = set(row.connections)
+        numbers = set(row.connections) if row.stalls else set()
         return [stall for stall in self.result.stalls if stall.connection in numbers]
 
     def connections_of(self, row: Row) -> list[Connection]:
@@ -170,6 +182,9 @@ def judge_snapshot(
     programs = _Programs(names)
     single = _single_rows(programs.adding(filter(wanted, result.connections)), result, names)
     latest = _count_stalls(result.stalls, programs.of)
+    if result.verdict is Verdict.INVALID:
+        latest = None
+        programs.of.clear()
     rows, single_rows = (_judged(some, result, lossy) for some in (programs.rows(), single))
     ladder = ladder_of([snapshot.path], result, latest) if latest else None
     return View(snapshot, result, rows, single_rows, programs.of, ladder, is_cut, time.monotonic() - began)
@@ -263,12 +278,16 @@ def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
     grounds = set(result.summary.grounds)
     for row in rows:
         row.verdict, row.reason = _judge(row, result, lossy)
+        if result.verdict is Verdict.INVALID:
+            row.prove_nothing()
         row.certain = result.summary.is_certain and (row.stalls >= REPEATED or grounds == {Ground.SEEN_WAITING})
     return sorted(rows, key=lambda row: (-row.lost_ms, -row.exchanges))
 
 
 def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
-    """The verdict on the connections of the row."""
+    """The verdict on the connections of the row; that on the whole window if nothing in it counts."""
+    if result.verdict is Verdict.INVALID:
+        return result.verdict, result.reason
     unresolved = {}
     if row.unresolved:
         most = max(result.quality.unresolved, key=lambda one: result.quality.unresolved[one], default=None)
