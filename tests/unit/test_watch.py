@@ -49,6 +49,7 @@ from nagle_lab.live.watch.periods import LISTED, Periods, PeriodSums
 from nagle_lab.live.watch.program_names import ProgramNames
 from nagle_lab.live.watch.ring import PacketRing, Snapshot
 from nagle_lab.live.watch.view import OTHERS, View, judge_snapshot, write_packets
+from nagle_lab.live.watch.watching import Spectator, Watcher
 from nagle_lab.reports.screens.watch import Screen, identity, render
 from support.crowd import crowd
 from support.recorded import headers, prompt_release, recorded, slow_release, told
@@ -362,6 +363,37 @@ def test_a_finding_ends_when_it_is_seen_no_more(capture, tmp_path):
     findings = LiveFindings()
     findings.take(seen(capture))
     assert [one.state for one in findings.take(seen(quiet))] == ["ended"]
+
+
+class Shown(Spectator):
+    """Keeps the states of the findings that it was shown."""
+
+    def __init__(self) -> None:
+        self.states: list[str] = []
+
+    def show(self, view, said, watcher):
+        self.states += [one.state for one in said]
+        if view:
+            view.snapshot.close()
+
+    def note(self, text):
+        pass
+
+
+def test_a_finding_ends_when_nothing_comes_any_more(monkeypatch):
+    """The window is empty then, and the stream goes on."""
+    monkeypatch.setattr("nagle_lab.live.watch.watching.EVERY_S", 0.1)
+    shown, (fd, into) = Shown(), os.pipe()
+    watcher = Watcher(
+        fd, "pipe", shown, ProgramNames(), window_s=1.0, seconds=None, only=None, period_s=60.0, metrics=None
+    )
+    thread = threading.Timer(2.5, os.close, [into])
+    os.write(into, pcap_bytes(talk(server_held).segments))
+    thread.start()
+    watcher.run()
+    os.close(fd)
+    assert shown.states == ["begins", "ended"]
+    assert (watcher.findings.end_all(), watcher.findings.new) == ([], {})
 
 
 @pytest.fixture

@@ -127,11 +127,18 @@ class LiveFindings:
             self._ongoing[row.key] = going  # its processes may have become known meanwhile
             going.add(more.stalls, more.lost_ms)
             if not going.reported_at or time.monotonic() - going.reported_at >= AGAIN_S:
-                said.append(_finding(row, view, going, "goes_on" if going.reported_at else "begins"))
+                said.append(_finding(row, view.seconds, going, "goes_on" if going.reported_at else "begins"))
                 going.reported_at = time.monotonic()
         for key in self._ongoing.keys() - present:
             row = next((row for row in view.rows if row.key == key), Row(*key))
-            said.append(_finding(row, view, self._ongoing.pop(key), "ended"))
+            said.append(_finding(row, view.seconds, self._ongoing.pop(key), "ended"))
+        return said
+
+    def end_all(self) -> list[Finding]:
+        """End each ongoing finding, because the window is empty; returns what to report."""
+        self.new = {}
+        said = [_finding(Row(*key), 1.0, going, "ended") for key, going in self._ongoing.items()]
+        self._ongoing.clear()
         return said
 
     def _count(self, view: View) -> None:
@@ -146,9 +153,11 @@ class LiveFindings:
         self.lost_ms += sum(one.lost_ms for one in self.new.values())
 
 
-def _finding(row: Row, view: View, going: _OngoingFinding, state: Literal["begins", "goes_on", "ended"]) -> Finding:
+def _finding(
+    row: Row, seconds: float, going: _OngoingFinding, state: Literal["begins", "goes_on", "ended"]
+) -> Finding:  # fmt: skip
     return Finding(
         SCHEMA, now(), state, row.server, row.process, row.peer, sorted(row.held_by), row.sure,
-        round(row.stalls / view.seconds, 3), round(row.lost_ms / view.seconds, 3), round(row.wait_ms, 3),
+        round(row.stalls / seconds, 3), round(row.lost_ms / seconds, 3), round(row.wait_ms, 3),
         round(row.share, 4), going.stalls, round(going.lost_ms, 3),
     )  # fmt: skip

@@ -162,7 +162,7 @@ class Watcher:
         lost = self._dropped[-1][1] - self._dropped[0][1]
         snapshot = self.ring.snapshot()
         view = judge_snapshot(snapshot, self._names, lost, self._wanted, exchanges=self._metrics is not None)
-        said = self.findings.take(view) if view else []
+        said = self.findings.take(view) if view else self.findings.end_all()
         if self._metrics:
             self._count(self._metrics, view, 0.0 if is_last else min(SETTLED_S, self._window_s / 4))
         if view is None:
