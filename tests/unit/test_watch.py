@@ -396,6 +396,28 @@ def test_a_finding_ends_when_nothing_comes_any_more(monkeypatch):
     assert (watcher.findings.end_all(), watcher.findings.new) == ([], {})
 
 
+@pytest.mark.parametrize("window_s", [1.0, 4.0])
+def test_exchanges_before_a_silence_are_counted(monkeypatch, metrics, window_s):
+    """All of a burst, before it leaves the window."""
+    monkeypatch.setattr("nagle_lab.live.watch.watching.EVERY_S", 0.1)
+    (made, address), (fd, into) = metrics, os.pipe()
+    burst = talk(server_held, 10).segments
+    watcher = Watcher(
+        fd, "pipe", Shown(), ProgramNames(), window_s=window_s, seconds=None, only=None, period_s=60.0, metrics=made
+    )
+    counted: list[float] = []
+
+    def end() -> None:
+        counted.append(served(address).get(("nagle_lab_exchanges_total", "80", "", "server"), 0))
+        os.close(into)
+
+    os.write(into, pcap_bytes(burst))
+    threading.Timer(2.5, end).start()
+    watcher.run()
+    os.close(fd)
+    assert counted == [10]
+
+
 @pytest.fixture
 def set_back(tmp_path) -> Path:
     """Two servers; in the middle the clock is set back by 1000 s."""

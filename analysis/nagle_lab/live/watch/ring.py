@@ -72,10 +72,12 @@ class PacketRing:
     ----------
     frames : how many records have come so far
     size : bytes of the records that are kept
+    last_came : time.monotonic() of the last record
     """
 
     def __init__(self, seconds: float, room: int = ROOM) -> None:
         self.frames = 0
+        self.last_came = time.monotonic()
         self._seconds, self._room = seconds, room
         self._pieces: deque[_Piece] = deque()
         self.size = 0
@@ -118,6 +120,7 @@ class PacketRing:
     def _add(self, records: memoryview, first: int, count: int, head: _PcapHead | _Section) -> None:
         now, last = time.monotonic(), self._pieces[-1] if self._pieces else None
         self.frames = first + count - 1
+        self.last_came = now
         self.size += len(records)
         if last and last.head is head and now - last.came < PIECE_S and len(last.records) < PIECE_BYTES:
             last.records += records

@@ -164,7 +164,7 @@ class Watcher:
         view = judge_snapshot(snapshot, self._names, lost, self._wanted, exchanges=self._metrics is not None)
         said = self.findings.take(view) if view else self.findings.end_all()
         if self._metrics:
-            self._count(self._metrics, view, 0.0 if is_last else min(SETTLED_S, self._window_s / 4))
+            self._count(self._metrics, view, 0.0 if is_last else self._settled_s(now))
         if view is None:
             snapshot.close()
         self._spectator.show(view, said, self)
@@ -177,6 +177,10 @@ class Watcher:
         metrics.count(*(now - then for now, then in zip(self._counted, before, strict=True)))
         if view:
             metrics.take(view, self.findings.new, self._names, settled_s)
+
+    def _settled_s(self, now: float) -> float:
+        """How long before the last packet an exchange must have begun to be counted; 0 if none has come for long."""
+        return max(min(SETTLED_S, self._window_s / 4) - (now - self.ring.last_came), 0.0)
 
     def _wanted(self, connection: Connection) -> bool:
         return self._only is None or self._only(*connection.ends)
