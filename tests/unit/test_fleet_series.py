@@ -66,6 +66,18 @@ def test_numbers_go_by_their_value_and_begin_at_the_oldest_where_they_began_agai
     assert named(only, tmp_path) == [f"eth0.pcap{(number + 5) % 12}" for number in range(12)]
 
 
+def test_first_packets_tell_the_order_where_names_have_local_time(tmp_path):
+    """tcpdump -G in the night when clocks go back: one hour comes twice; a file without packets keeps its place."""
+    names = ["0230", "0200", "0215", "0230b", "0300"]
+    for number, name in enumerate(names):
+        packets = stalled(1, t0_ns=(1_700_000_000 + 900 * number) * SECOND).segments
+        (tmp_path / f"eth0-20231029_{name[:4]}{'30' * name.endswith('b')}.pcap").write_bytes(pcap_bytes(packets))
+    (tmp_path / "eth0-20231029_0216.pcap").write_bytes(b"no capture")
+    (only,) = series_of([str(tmp_path)])
+    in_order = ["0230", "0200", "0215", "0216", "023030", "0300"]
+    assert named(only, tmp_path) == [f"eth0-20231029_{name}.pcap" for name in in_order]
+
+
 def test_a_manifest_says_what_names_do_not(tmp_path):
     touch(tmp_path, "x1.pcap", "x2.pcap", "y.pcap")
     manifest = tmp_path / "fleet.toml"

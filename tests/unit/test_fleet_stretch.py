@@ -87,9 +87,10 @@ def test_however_a_series_is_cut_the_result_is_that_of_one_reading(cuts, size, l
         patch.setattr(fleet_stretch, "LEAST_PART", least)
         patch.setattr(nagle_lab.tcp, "LIBRARY", None if engine == "plain" else nagle_lab.tcp.LIBRARY)
         folder = Path(name)
-        paths = rotated(folder, files)
+        rotated(folder, files)
+        (series,) = series_of([str(folder / "web-1")])
         assert said(in_stretches(folder, size)) == said(
-            analyze([str(path) for path in paths], exchanges=False, sha256=False)
+            analyze([file.path for file in series.files], exchanges=False, sha256=False)
         )
 
 

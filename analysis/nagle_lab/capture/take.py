@@ -53,17 +53,17 @@ def oldest_first(paths: Sequence[Path]) -> Sequence[Path]:
     """
     if not all(path.is_file() for path in paths):
         return paths
-    began = {path: _began(path) for path in paths}
-    return sorted(paths, key=lambda path: began[path])
+    began = {path: first_time(path) for path in paths}
+    return sorted(paths, key=lambda path: inf if (ns := began[path]) is None else ns)
 
 
-def _began(path: Path) -> float:
-    """When the first packet of a capture file was captured, ns since 1970; infinite if it has none."""
+def first_time(path: str | Path) -> int | None:
+    """When the first packet of a capture file was captured, ns since 1970; None if it has none, or is unreadable."""
     try:
-        with open_capture(path, window_bytes=1 << 16, sha256=False) as capture:
-            return next((record.ts for record in records(capture)), inf)
+        with open_capture(path, window_bytes=1 << 12, sha256=False) as capture:
+            return next((record.ts for record in records(capture)), None)
     except NagleLabError:
-        return inf
+        return None
 
 
 class Taker:

@@ -12,15 +12,13 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from nagle_lab.capture.capture import open_capture
 from nagle_lab.capture.stored import is_remote
-from nagle_lab.capture.take import records
+from nagle_lab.capture.take import first_time
 from nagle_lab.errors import NagleLabError, os_problem
 from nagle_lab.fleet.results_folder import file_system, is_object_store, naming_url, url_of
 
@@ -135,27 +133,24 @@ def _recognised(root: str, files: Iterable[File]) -> Iterator[Series]:
 
 
 def _in_order(members: list[tuple[ParsedName, File]]) -> list[File]:
-    """Oldest first; if there are only numbers and tcpdump -W began again at 0, beginning with the oldest file."""
+    """Oldest first: by the first packets, because times in names may be local ones, which the end of summer time
+    repeats, and tcpdump -W begins again at 0.
+
+    Names decide between files that began at the same time; a file without packets stays behind the one before it.
+    Files elsewhere with times in their names are in the order of names: reading each would take a request.
+    """
     members.sort(key=lambda of: (of[0].times, of[0].numbers, of[1].path))
     files = [file for _, file in members]
-    if len(files) == 1 or any(place.times for place, _ in members):
+    is_timed = all(place.times for place, _ in members)
+    if len(files) == 1 or (is_timed and any(is_remote(file.path) for file in files)):
         return files
     with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-        began = list(threads.map(first_time, files))
-    known = [(ns, at) for at, ns in enumerate(began) if ns is not None]
-    drops = [later for (a, _), (b, later) in pairwise(known) if b < a]
-    if len(drops) == 1 and known[-1][0] <= known[0][0]:
-        return files[drops[0] :] + files[: drops[0]]
-    return files
-
-
-def first_time(file: File) -> int | None:
-    """When the first packet of a file was captured, ns; None if it cannot be read."""
-    try:
-        with open_capture(file.path, window_bytes=1 << 12, sha256=False) as capture:
-            return next((record.ts for record in records(capture)), None)
-    except NagleLabError:
-        return None
+        began = threads.map(lambda file: first_time(file.path), files)
+    latest, keyed = 0, []
+    for file, ns in zip(files, began, strict=True):
+        latest = latest if ns is None else ns
+        keyed.append((latest, file))
+    return [file for _, file in sorted(keyed, key=lambda one: one[0])]
 
 
 def missing_numbers(series: Series) -> list[int]:
