@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nagle_lab.tcp
+from nagle_lab.capture.capture import Capture
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Result
@@ -100,6 +101,25 @@ def test_acks_that_a_filter_left_out_are_missed_as_in_one_reading(tmp_path):
     result = in_stretches(tmp_path, 1)
     assert result.verdict == "INCONCLUSIVE" and "as if a filter had left them out" in result.reason
     assert said(result) == said(analyze([str(path) for path in paths], exchanges=False, sha256=False))
+
+
+def test_the_last_part_of_a_file_is_read_in_windows(tmp_path, monkeypatch):
+    """As large as the part, not of a few bytes each."""
+    monkeypatch.setattr(fleet_stretch, "WINDOW_BYTES", 3_000)
+    monkeypatch.setattr(fleet_stretch, "LEAST_PART", 20_000)
+    rotated(tmp_path, [pcap_bytes(PACKETS[:260])])
+    (series,) = series_of([str(tmp_path / "web-1")])
+    windows: list[int] = []
+
+    class Noted(Capture):
+        def __init__(self, paths, window, **rest):
+            windows.append(window)
+            super().__init__(paths, window, **rest)
+
+    monkeypatch.setattr(fleet_stretch, "Capture", Noted)
+    in_stretches(tmp_path, 20_000)
+    assert len(windows) > 1 and min(windows[:-1]) == 3_000
+    assert windows[-1] == min(3_000, series.files[0].size % 20_000)
 
 
 def test_a_missing_or_unreadable_file_is_told_of_and_never_fatal(tmp_path):

@@ -178,7 +178,7 @@ def _read(
 ) -> tuple[CaptureSoFar, FileRead, Position | None]:
     """Read one file, or a part of it; an unreadable file is only left out, like a rotated one."""
     before, trouble, reached = engine.frames, len(known.trouble), None
-    window = min(WINDOW_BYTES, (part.until or WINDOW_BYTES) - (part.begin.at if part.begin else 0))
+    window = _window(file, part)
     try:
         if file.size < 0:
             raise NagleLabError(f"{file.path}: {file.version or 'no such file: check the path'}")
@@ -194,6 +194,16 @@ def _read(
     size = 0 if part.begin else max(file.size, 0)
     read = FileRead(file.path, size, before + 1, engine.frames - before, problem, part.until is not None)
     return known, read, reached
+
+
+def _window(file: File, part: Part) -> int:
+    """How many bytes of a file to read at a time: no more than a part has. A whole one may be compressed, and have
+    more than its size says.
+    """
+    if part.begin is None and part.until is None:
+        return WINDOW_BYTES
+    left = (part.until or file.size) - (part.begin.at if part.begin else 0)
+    return min(WINDOW_BYTES, max(left, 1))
 
 
 # Events ------------------------------------------------------------------------------------------------
