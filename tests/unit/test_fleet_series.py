@@ -1,6 +1,7 @@
 """Which files are one capture, by their names, by a manifest, and by the times in them."""
 
 import re
+import sys
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
@@ -100,6 +101,17 @@ def test_a_manifest_says_what_names_do_not(tmp_path):
             series_of([str(manifest)])
     with pytest.raises(NagleLabError, match=r"nothing\.toml: no such file or directory: check the path"):
         series_of([str(tmp_path / "nothing.toml")])
+
+
+def test_why_a_file_of_a_manifest_cannot_be_read_is_kept(tmp_path, monkeypatch):
+    """A missing driver, or credentials: it is not missing."""
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    manifest = tmp_path / "fleet.toml"
+    manifest.write_text(f'[[series]]\nhost = "h"\nfiles = ["gs://b/x.pcap", "{tmp_path}/gone.pcap"]')
+    (only,) = series_of([str(manifest)])
+    assert [file.size for file in only.files] == [-1, -1]
+    assert only.files[0].version.startswith("gs:// needs another package: ")
+    assert only.files[1].version == "no such file or folder: check the path"
 
 
 def test_a_folder_may_be_called_like_a_glob(tmp_path):

@@ -303,5 +303,5 @@ def _files_of_entry(name: str) -> list[File]:
     """The files of a manifest's line; a missing one is reported, not left out."""
     try:
         return _list(name)[1]
-    except NagleLabError:
-        return [File(name, -1)]
+    except NagleLabError as error:
+        return [File(name, -1, str(error).removeprefix(f"{name}: "))]
