@@ -228,6 +228,19 @@ def test_captures_and_results_may_be_in_s3(s3, tmp_path, captures, expected):  #
     assert nameless(rows(out)) == nameless(expected)
 
 
+@pytest.mark.parametrize("size", [4, 12 << 20], ids=["small", "in parts"])
+def test_what_is_half_written_to_s3_does_not_appear(s3, size):  # noqa: F811
+    """Nor is an upload in parts left open, which would cost money."""
+    out = Folder("s3://captures/results")
+    out.write("work/whole", b"whole")
+    with pytest.raises(RuntimeError), out.writing("work/half") as file:
+        file.write(bytes(size))
+        raise RuntimeError
+    del file
+    assert out.names("work") == {"whole"}
+    assert not s3.list_multipart_uploads("captures")
+
+
 def test_a_file_system_with_folders_may_be_named_by_a_url(tmp_path, captures, expected):
     """As of ssh:// and hdfs://: folders are made, and what is written appears whole; workers need the whole URL."""
     out = Folder(f"file://{tmp_path}/out")

@@ -71,6 +71,27 @@ def url_of(path: str, source: str, fs: Any) -> str:
     return f"{protocol}://{rest.partition('/')[0]}{path}"
 
 
+@contextmanager
+def _object(fs: Any, path: str) -> Iterator[IO[bytes]]:
+    """An object to write, which appears when it is closed; not after an exception, though closing a file of fsspec
+    completes the upload then, too.
+    """
+    file = fs.open(path, "wb")
+    try:
+        yield file
+    except BaseException:
+        if isinstance(file, extra("fsspec").spec.AbstractBufferedFile):
+            try:
+                file.discard()
+            finally:
+                file.closed = True
+        else:
+            file.close()
+            fs.rm(path)
+        raise
+    file.close()
+
+
 class Folder:
     """A folder; names in it may have slashes, and files appear whole or not at all."""
 
@@ -108,7 +129,7 @@ class Folder:
         """A file to write; after an exception there is none."""
         path = self.at(name)
         if is_object_store(path):  # an object appears only when its upload is complete
-            with self.fs.open(path, "wb") as file:
+            with _object(self.fs, path) as file:
                 yield file
             return
         self.fs.makedirs(posixpath.dirname(path), exist_ok=True)
