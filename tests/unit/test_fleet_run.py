@@ -16,7 +16,7 @@ from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.results_folder import Folder, url_of
 from nagle_lab.fleet.schedule import run
 from nagle_lab.fleet.series import series_of
-from nagle_lab.fleet.stretch import StretchDone
+from nagle_lab.fleet.stretch import StretchDone, events_of
 from nagle_lab.fleet.workers import Workers, workers_of
 from support.s3 import s3  # noqa: F401 - a fixture
 from support.stalls import stalled
@@ -239,6 +239,22 @@ def test_what_is_half_written_to_s3_does_not_appear(s3, size):  # noqa: F811
     del file
     assert out.names("work") == {"whole"}
     assert not s3.list_multipart_uploads("captures")
+
+
+def test_what_a_store_refuses_is_one_line(monkeypatch):
+    """Its libraries raise what they like."""
+    out = Folder("memory://results")
+
+    def refused(*_: object, **__: object) -> None:
+        raise ValueError("403: Forbidden\nfor url")
+
+    monkeypatch.setattr(type(out.fs), "rm", refused)
+    monkeypatch.setattr(type(out.fs), "open", refused)
+    for ask in (lambda: out.remove("work"), lambda: list(events_of("key", out, [0]))):
+        with pytest.raises(
+            NagleLabError, match=r"^memory://results: 403: Forbidden: check the address and your cred"
+        ):
+            ask()
 
 
 def test_a_file_system_with_folders_may_be_named_by_a_url(tmp_path, captures, expected):

@@ -119,6 +119,12 @@ class Folder:
             content: bytes = self.fs.cat_file(self.at(name))
         return content
 
+    @contextmanager
+    def reading(self, name: str) -> Iterator[IO[bytes]]:
+        """A file to read."""
+        with naming_url(self.url), self.fs.open(self.at(name), "rb") as file:
+            yield file
+
     def write(self, name: str, content: bytes) -> None:
         """Write a file."""
         with naming_url(self.url), self.writing(name) as file:
@@ -150,5 +156,5 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a file or folder, if it is there."""
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), naming_url(self.url):
             self.fs.rm(self.at(name), recursive=True)

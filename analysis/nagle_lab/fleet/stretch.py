@@ -232,7 +232,7 @@ def events_of(key: str, out: Folder, wanted: Collection[int]) -> Iterator[tuple[
     """
     name = events_name(key)
     decompress = zstandard.ZstdDecompressor().decompress
-    with out.fs.open(out.at(name), "rb") as file:
+    with out.reading(name) as file:
         while head := file.read(_FRAME.size):
             try:
                 which, size = _FRAME.unpack(head)
