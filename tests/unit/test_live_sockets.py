@@ -1,13 +1,18 @@
 """What the kernel says of sockets and processes, read from bytes and lines as it writes them."""
 
+import errno
+import os
 import shutil
 import socket
 import subprocess
+from contextlib import ExitStack
 from struct import pack
 
 import pytest
 
+from nagle_lab.host.privileges import CAP_SYS_PTRACE
 from nagle_lab.host.sock_diag import TcpInfo, read_info, read_socket
+from nagle_lab.live.sockets import inventory, rights
 from nagle_lab.live.sockets.processes import container_of, process_name
 from support.waiting import within
 
@@ -57,6 +62,43 @@ def test_the_queues_of_a_listener_are_no_bytes():
     """For it the kernel gives the lengths of its queue of connections in the same fields."""
     read = read_socket(message(socket.AF_INET, bytes(4), bytes(4), state=10, queue=511, info=tcp_info(in_flight=3)))
     assert (read.state, read.unacknowledged, read.unsent, read.info) == ("LISTEN", 0, 0, None)
+
+
+def test_no_process_is_kept_open_after_its_socket_was_read(monkeypatch):
+    """There may be more of them than files may be open."""
+    real, opened = os.pidfd_open, list[int]()
+
+    def pidfd_open(pid: int, flags: int = 0) -> int:
+        for fd in opened:
+            with pytest.raises(OSError, match="Bad file"):
+                os.fstat(fd)
+        opened.append(real(pid, flags))
+        return opened[-1]
+
+    with ExitStack() as stack:
+        programs = []
+        for _ in range(3):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                program = subprocess.Popen(["sleep", "60"], pass_fds=[listener.fileno()])
+            stack.callback(program.wait)
+            stack.callback(program.kill)
+            programs.append(program.pid)
+        monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+        found = inventory.inventory(programs)
+    assert len(opened) == len(found.sockets) == 3 and all(one.options for one in found.sockets)
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.EMFILE, "too many open files"),
+        (errno.EPERM, "refused in spite of CAP_SYS_PTRACE: by seccomp or a security module, perhaps"),
+        (errno.ENOSYS, "needs Linux 5.6 or newer"),
+    ],
+)
+def test_only_a_refusal_is_said_to_be_one(monkeypatch, number, says):
+    monkeypatch.setattr(rights, "has_capability", lambda _: True)
+    assert rights.needs(CAP_SYS_PTRACE, OSError(number, os.strerror(number))) == says
 
 
 def test_a_state_without_tcp_info():

@@ -11,7 +11,7 @@ from nagle_lab.host.sock_diag import LISTEN, ListedSocket
 from nagle_lab.live.sockets.owners import Namespaces, namespaces
 from nagle_lab.live.sockets.processes import Process, SocketTable, processes
 from nagle_lab.live.sockets.rights import AS_ROOT, missing, needs
-from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Options, Waits, read, waits
+from nagle_lab.live.sockets.socket_options import GoneError, Options, Waits, borrow, read, waits
 
 
 class HostSocket(msgspec.Struct, frozen=True):
@@ -68,22 +68,21 @@ def _read(
     has_containers = any(process.container for process in table.processes.values())
     names = container_names() if has_containers else {}
     found, refused = list[HostSocket](), list[OSError]()
-    with Borrower() as borrower:
-        for namespace, sockets in looked.sockets.items():
-            for one in sockets:
-                holders, those, options = table.holders.get(one.inode, []), table.of(one.inode), None
-                if port not in (None, one.local[1], one.remote[1]) or (only_owned and not holders):
-                    continue
-                try:
-                    with borrower.borrow(holders, one.inode) as copy:
-                        options = read(copy)
-                except GoneError:  # or no process has it
-                    pass
-                except OSError as error:
-                    refused.append(error)
-                container = those[0].container if those else ""
-                name = names.get(container, container)
-                found.append(HostSocket(one, namespace, those, holders, name, options, waits(one, options)))
+    for namespace, sockets in looked.sockets.items():
+        for one in sockets:
+            holders, those, options = table.holders.get(one.inode, []), table.of(one.inode), None
+            if port not in (None, one.local[1], one.remote[1]) or (only_owned and not holders):
+                continue
+            try:
+                with borrow(holders, one.inode) as copy:
+                    options = read(copy)
+            except GoneError:  # or no process has it
+                pass
+            except OSError as error:
+                refused.append(error)
+            container = those[0].container if those else ""
+            name = names.get(container, container)
+            found.append(HostSocket(one, namespace, those, holders, name, options, waits(one, options)))
     return found, refused
 
 

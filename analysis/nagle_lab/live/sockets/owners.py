@@ -13,7 +13,7 @@ from nagle_lab.host.namespace import inside, namespace_of
 from nagle_lab.host.proc import every_pid
 from nagle_lab.host.sock_diag import LISTEN, ListedSocket, tcp_sockets
 from nagle_lab.live.sockets.processes import Process, SocketTable, processes
-from nagle_lab.live.sockets.socket_options import Borrower, GoneError, Waits, read, waits
+from nagle_lab.live.sockets.socket_options import GoneError, Waits, borrow, read, waits
 
 
 class Namespaces(msgspec.Struct, frozen=True):
@@ -72,21 +72,20 @@ def owners(pid: int | None = None, most: int | None = None) -> Owners:
     listed = namespaces(of, only, partial(tcp_sockets, most)).sockets
     table = processes(wanted={one.inode for sockets in listed.values() for one in sockets})
     found = Owners({}, [])
-    with Borrower() as borrower:
-        for namespace, sockets in listed.items():
-            for one in sockets:
-                if not (those := table.of(one.inode)):
-                    continue
-                ends = (one.local, ("", 0) if one.state == LISTEN else one.remote)
-                found.by_ends.setdefault(ends, those[0])
-                if pid is None and namespace != here and _is_held_on_loopback(one, table, borrower):
-                    found.held_elsewhere.append(those[0])
+    for namespace, sockets in listed.items():
+        for one in sockets:
+            if not (those := table.of(one.inode)):
+                continue
+            ends = (one.local, ("", 0) if one.state == LISTEN else one.remote)
+            found.by_ends.setdefault(ends, those[0])
+            if pid is None and namespace != here and _is_held_on_loopback(one, table):
+                found.held_elsewhere.append(those[0])
     return found
 
 
-def _is_held_on_loopback(listed: ListedSocket, table: SocketTable, borrower: Borrower) -> bool:
+def _is_held_on_loopback(listed: ListedSocket, table: SocketTable) -> bool:
     if not waits(listed, None) or not ip_address(listed.local[0]).is_loopback:
         return False
-    with suppress(OSError, GoneError), borrower.borrow(table.holders[listed.inode], listed.inode) as copy:
+    with suppress(OSError, GoneError), borrow(table.holders[listed.inode], listed.inode) as copy:
         return waits(listed, read(copy)) is Waits.HELD
     return False

@@ -8,14 +8,17 @@ from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.host.privileges import CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, ptrace_scope
 
 NAMES = {CAP_SYS_PTRACE: "CAP_SYS_PTRACE", CAP_SYS_ADMIN: "CAP_SYS_ADMIN"}
+REFUSED = (errno.EPERM, errno.EACCES)
 _FEW = 2  # processes, which are named; of more only the number is
 AS_ROOT = ": run this as root" if os.geteuid() else ""
 
 
 def needs(capability: int, error: OSError | None = None) -> str:
-    """The right that is missing, in a few words."""
+    """The right that is missing, in a few words; or what else the error says."""
     if error and error.errno == errno.ENOSYS:
         return "needs Linux 5.6 or newer"
+    if error and error.errno and error.errno not in REFUSED:
+        return (error.strerror or str(error)).lower()
     if has_capability(capability):
         return f"refused in spite of {NAMES[capability]}: by seccomp or a security module, perhaps"
     why = ", for kernel.yama.ptrace_scope is set" if capability == CAP_SYS_PTRACE and ptrace_scope() else ""

@@ -1,5 +1,6 @@
 """TCP_NODELAY set on a program's open sockets, and taken back. Nothing is restarted or stopped."""
 
+import errno
 import socket
 from collections.abc import Iterable, Sequence
 
@@ -12,8 +13,8 @@ from nagle_lab.host.proc import every_pid
 from nagle_lab.host.sock_diag import LISTEN, tcp_sockets
 from nagle_lab.live.sockets.inventory import HostSocket, inventory
 from nagle_lab.live.sockets.processes import started_at
-from nagle_lab.live.sockets.rights import AS_ROOT, needs
-from nagle_lab.live.sockets.socket_options import TCP, Borrower, GoneError, cookie
+from nagle_lab.live.sockets.rights import AS_ROOT, REFUSED, needs
+from nagle_lab.live.sockets.socket_options import TCP, GoneError, borrow, cookie
 from nagle_lab.live.sockets.undo_log import Changes, Entry, changes
 
 _OPEN = ("ESTABLISHED", "CLOSE-WAIT", LISTEN)  # the states in which a program may still write
@@ -151,22 +152,25 @@ def _inherited_from(socket: HostSocket, ours: dict[tuple[int, int], Entry]) -> E
     return ours.get((socket.namespace, socket.listed.local[1])) if has else None
 
 
+def _unchanged(one: HostSocket, error: OSError) -> NagleLabError:
+    """The error that says why a socket cannot be changed."""
+    first, why = one.processes[0], needs(CAP_SYS_PTRACE, error)
+    if error.errno in (*REFUSED, errno.ENOSYS):
+        return NagleLabError(f"{first.name} {first.pid}: no permission to change its sockets ({why}){AS_ROOT}")
+    return NagleLabError(f"{first.name} {first.pid}: its sockets cannot be changed: {why}")
+
+
 def _set(sockets: Iterable[HostSocket], value: bool) -> list[HostSocket]:
     """Set or clear the option; returns the sockets that still exist. Raises NagleLabError."""
     done = []
-    with Borrower() as borrower:
-        for one in sockets:
-            try:
-                with borrower.borrow(one.holders, one.listed.inode) as copy:
-                    if cookie(copy) == one.listed.cookie:
-                        copy.setsockopt(TCP, socket.TCP_NODELAY, value)
-                        done.append(one)
-            except GoneError:
-                continue
-            except OSError as error:
-                first = one.processes[0]
-                why = needs(CAP_SYS_PTRACE, error)
-                raise NagleLabError(
-                    f"{first.name} {first.pid}: no permission to change its sockets ({why}){AS_ROOT}"
-                ) from None
+    for one in sockets:
+        try:
+            with borrow(one.holders, one.listed.inode) as copy:
+                if cookie(copy) == one.listed.cookie:
+                    copy.setsockopt(TCP, socket.TCP_NODELAY, value)
+                    done.append(one)
+        except GoneError:
+            continue
+        except OSError as error:
+            raise _unchanged(one, error) from None
     return done

@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from enum import StrEnum
 
 import msgspec
@@ -22,6 +21,8 @@ from nagle_lab.host.sock_diag import ListedSocket
 TCP = socket.IPPROTO_TCP
 _PIDFD_GETFD = 438  # the number of the system call, the same on every common processor; not on Alpha and MIPS
 _SO_COOKIE = 57
+_SYSCALL = LIBC.syscall
+_SYSCALL.restype = ctypes.c_long
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -36,43 +37,37 @@ class GoneError(Exception):
     """The process or its descriptor no longer exists."""
 
 
-class Borrower(ExitStack):
-    """Duplicates descriptors of processes; keeps a pidfd of each, so that a reused PID is not mistaken for it."""
+def borrow(holders: Sequence[tuple[int, int]], inode: int) -> socket.socket:
+    """A copy of a socket, which the caller closes, from the first of its holders (process, descriptor) that still has
+    it.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._pidfds: dict[int, int] = {}
-        self._syscall = LIBC.syscall
-        self._syscall.restype = ctypes.c_long
+    The socket's family does not matter for what is done with a copy here. Raises PermissionError without the right,
+    OSError (ENOSYS) if the kernel is too old, and GoneError.
+    """
+    for pid, fd in holders:
+        copy = _duplicate(pid, fd)
+        if copy is not None and os.fstat(copy).st_ino == inode:
+            return socket.socket(socket.AF_INET, socket.SOCK_STREAM, TCP, fileno=copy)
+        if copy is not None:
+            os.close(copy)
+    raise GoneError
 
-    def borrow(self, holders: Sequence[tuple[int, int]], inode: int) -> socket.socket:
-        """A copy of a socket, which the caller closes, from the first of its holders (process, descriptor) that still
-        has it.
 
-        The socket's family does not matter for what is done with a copy here. Raises PermissionError without the
-        right, OSError (ENOSYS) if the kernel is too old, and GoneError.
-        """
-        for pid, fd in holders:
-            copy = self._duplicate(pid, fd)
-            if copy is not None and os.fstat(copy).st_ino == inode:
-                return socket.socket(socket.AF_INET, socket.SOCK_STREAM, TCP, fileno=copy)
-            if copy is not None:
-                os.close(copy)
-        raise GoneError
-
-    def _duplicate(self, pid: int, fd: int) -> int | None:
+def _duplicate(pid: int, fd: int) -> int | None:
+    """A copy of a descriptor; None if there is none. The process is not kept open: there may be thousands."""
+    try:
+        process = os.pidfd_open(pid)
         try:
-            if pid not in self._pidfds:
-                self._pidfds[pid] = os.pidfd_open(pid)
-                self.callback(os.close, self._pidfds[pid])
-            copy: int = self._syscall(_PIDFD_GETFD, self._pidfds[pid], fd, 0)
+            copy: int = _SYSCALL(_PIDFD_GETFD, process, fd, 0)
             if copy < 0:
                 raise last_error()
-        except OSError as error:
-            if error.errno in (errno.ESRCH, errno.EBADF):
-                return None
-            raise
-        return copy
+        finally:
+            os.close(process)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EBADF):
+            return None
+        raise
+    return copy
 
 
 def read(borrowed: socket.socket) -> Options:
