@@ -8,9 +8,17 @@ from nagle_lab.live.sockets import inventory, set_nodelay, undo_log
 from nagle_lab.live.sockets.inventory import HostSocket, Inventory
 from nagle_lab.live.sockets.owners import Namespaces
 from nagle_lab.live.sockets.processes import SocketTable
-from nagle_lab.live.sockets.set_nodelay import TargetProgram, those_without_nodelay, to_take_back, turn_back, turn_on
+from nagle_lab.live.sockets.set_nodelay import (
+    TargetProgram,
+    UndoPlan,
+    those_without_nodelay,
+    to_take_back,
+    turn_back,
+    turn_on,
+)
 from nagle_lab.live.sockets.socket_options import Options
 
+REAL_SET = set_nodelay._set
 PROGRAM = TargetProgram("web 1", {1: 1}, None, "--pid 1")
 
 
@@ -89,6 +97,26 @@ def test_connections_come_and_go_between(kernel):
     assert kernel.on() == {4}
     assert done.kept == []
     assert to_take_back(PROGRAM, kernel.found()).back == []
+
+
+def test_where_one_socket_is_refused_all_are_as_before(kernel, monkeypatch):
+    """Nor is anything noted to be taken back."""
+    kernel.add(1, 80, False, listens=True)
+    kernel.add(2, 80, False)
+
+    def set_one(one: HostSocket, value: bool) -> bool:
+        if one.listed.cookie == 2:
+            raise PermissionError(1, "Operation not permitted")
+        return bool(kernel.switch([one], value))
+
+    monkeypatch.setattr(set_nodelay, "_set_one", set_one)
+    monkeypatch.setattr(set_nodelay, "_set", REAL_SET)
+    monkeypatch.setattr(set_nodelay, "_unchanged", lambda *_: NagleLabError("web 1: no permission"))
+    with pytest.raises(NagleLabError, match="no permission"):
+        turn_all_on(kernel)
+    assert kernel.on() == set()
+    kernel.add(3, 80, True)
+    assert to_take_back(PROGRAM, kernel.found()) == UndoPlan([], [])
 
 
 @pytest.mark.parametrize("first", [None, True])

@@ -3,6 +3,7 @@
 import errno
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -52,9 +53,7 @@ def sockets(program: TargetProgram) -> list[HostSocket]:
 
 
 def living(program: TargetProgram) -> list[int]:
-    """The living processes of a program, in the network namespace of the first. Raises NagleLabError if there are
-    none.
-    """
+    """The living processes of a program. Raises NagleLabError if there are none."""
     if found := sorted(pid for pid, at in program.started.items() if started_at(pid) == at):
         return found
     raise NagleLabError(f"{program.name} has ended: start nagle-lab nodelay again for another process")
@@ -67,20 +66,25 @@ def those_without_nodelay(sockets: Iterable[HostSocket]) -> list[HostSocket]:
 
 
 def turn_on(program: TargetProgram, sockets: Iterable[HostSocket], to_set: Sequence[HostSocket]) -> list[HostSocket]:
-    """Set the option on sockets of a program; returns those that still exist. If it raises NagleLabError, none is
-    set.
+    """Set the option on sockets of a program; returns those that still exist.
 
-    Their earlier settings are written down first.
+    Their earlier settings are written down first. If it raises NagleLabError, those that were set are as before.
     """
     wanted = {_key(one) for one in to_set}
     with changes() as known:
         entries = _living(known, program)
         ours = _listeners_of_ours(entries)
+        before = set(entries)
         there = {_key(one): one for one in sockets if _key(one) in wanted or _inherited_from(one, ours) is None}
         for key, one in there.items():
             entries.setdefault(key, _entry(one, key not in wanted, there.values()))
         known.entries = list(entries.values())
-    return _set(to_set, True)
+    try:
+        return _set(to_set, True)
+    except NagleLabError:
+        with changes() as known:
+            known.entries = [one for one in known.entries if (one.namespace, one.cookie) in before]
+        raise
 
 
 def _entry(socket: HostSocket, had: bool, sockets: Iterable[HostSocket]) -> Entry:
@@ -161,16 +165,27 @@ def _unchanged(one: HostSocket, error: OSError) -> NagleLabError:
 
 
 def _set(sockets: Iterable[HostSocket], value: bool) -> list[HostSocket]:
-    """Set or clear the option; returns the sockets that still exist. Raises NagleLabError."""
+    """Set or clear the option; returns the sockets that still exist.
+
+    Raises NagleLabError, after giving those that were changed the option back that they had.
+    """
     done = []
     for one in sockets:
         try:
-            with borrow(one.holders, one.listed.inode) as copy:
-                if cookie(copy) == one.listed.cookie:
-                    copy.setsockopt(TCP, socket.TCP_NODELAY, value)
-                    done.append(one)
-        except GoneError:
-            continue
+            if _set_one(one, value):
+                done.append(one)
         except OSError as error:
+            for changed in done:
+                with suppress(OSError):
+                    _set_one(changed, changed.options.nodelay if changed.options else not value)
             raise _unchanged(one, error) from None
     return done
+
+
+def _set_one(one: HostSocket, value: bool) -> bool:
+    """Set or clear the option of a socket, if it still exists; returns whether it does. Raises OSError."""
+    with suppress(GoneError), borrow(one.holders, one.listed.inode) as copy:
+        if cookie(copy) == one.listed.cookie:
+            copy.setsockopt(TCP, socket.TCP_NODELAY, value)
+            return True
+    return False
