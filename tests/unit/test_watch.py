@@ -769,7 +769,8 @@ def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
 
 def test_what_the_kernel_refuses_once_is_asked_for_again(monkeypatch):
     """The thread that looks for programs goes on: names come later, and no traceback on the screen."""
-    answers = [Owners({}, []), OSError(24, "Too many open files"), NagleLabError("no sockets are listed")]
+    refused = [OSError(24, "Too many open files"), NagleLabError("no sockets are listed")]
+    answers = [NagleLabError("no tcp_diag"), Owners({}, []), *refused]
     asked_again = threading.Event()
 
     def owners(pid, most):
@@ -784,6 +785,22 @@ def test_what_the_kernel_refuses_once_is_asked_for_again(monkeypatch):
     monkeypatch.setattr("nagle_lab.live.watch.program_names.EVERY_S", 0.01)
     with ProgramNames():
         assert asked_again.wait(30)
+
+
+def test_one_look_is_in_one_namespace_though_another_process_is_followed_meanwhile(monkeypatch):
+    names, looked = ProgramNames(1), []
+
+    def owners(pid, most):
+        looked.append(pid)
+        names.follow(2)
+        return Owners({}, [])
+
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", owners)
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.namespace_of", looked.append)
+    names.refresh()
+    assert looked == [1, 1]
+    names.refresh()
+    assert looked[2:] == [2, 2]
 
 
 def test_an_opened_row_names_the_processes_as_the_report_does(capture, monkeypatch):

@@ -41,7 +41,7 @@ class ProgramNames:
     """Names the ends of connections that are, or were, this host's; a context manager."""
 
     def __init__(self, pid: int | None = None, *, looks_elsewhere: bool = True) -> None:
-        self.pid = pid  # the process whose network namespace is watched; None: all of this host
+        self._pid = pid  # the process whose network namespace is watched; None: all of this host
         self._looks_elsewhere = looks_elsewhere  # also for programs that hold data where no packet is seen
         self.unseen: list[str] = []  # which programs hold data where no packet is seen, a sentence each
         self._held: Counter[str] = Counter()  # how often each of these held data
@@ -52,13 +52,18 @@ class ProgramNames:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="names", daemon=True)
 
+    def follow(self, pid: int | None) -> None:
+        """From the next look on, name what is in the network namespace of this process; None: all of this host."""
+        self._pid = pid
+
     def refresh(self) -> None:
         """Look up the programs of both ends now."""
-        found = owners(self.pid, MOST_SOCKETS)
+        pid = self._pid  # once: it may change meanwhile
+        found = owners(pid, MOST_SOCKETS)
         self._look_for_containers({process.container for process in found.by_ends.values()} - {""})
         if self._looks_elsewhere:
             self._take_unseen(found.held_elsewhere)
-        watched = namespace_of("self" if self.pid is None else self.pid)
+        watched = namespace_of("self" if pid is None else pid)
         for (local, remote), process in found.by_ends.items():
             # Every network namespace has these; there may be others elsewhere.
             if local[0] in _ANY or (ip_address(local[0]).is_loopback and process.namespace != watched):
@@ -92,8 +97,8 @@ class ProgramNames:
         self._asked |= ids
 
     def __enter__(self) -> Self:
-        """Look now, and from then on in a separate thread."""
-        self.refresh()
+        """Look now, and from then on in a separate thread; packets are judged without names, too."""
+        self._try_to_refresh()
         self._thread.start()
         return self
 
@@ -105,9 +110,12 @@ class ProgramNames:
         took = 0.0
         while not self._over.wait(max(EVERY_S, 5 * took)):
             began = time.monotonic()
-            with suppress(OSError, NagleLabError):  # the next look may find more
-                self.refresh()
+            self._try_to_refresh()
             took = time.monotonic() - began
+
+    def _try_to_refresh(self) -> None:
+        with suppress(OSError, NagleLabError):  # the next look may find more
+            self.refresh()
 
     def processes(self, connections: Iterable[Connection]) -> list[EndProcess]:
         """The known processes at the ends of connections, those with the most stalls first."""

@@ -147,7 +147,7 @@ class Watcher:
             self._until = None
             self.end()
         if self._recording and self._stop_waiting_at is None and (text := self._recording.changes()):
-            self._names.pid = self._recording.pid
+            self._names.follow(self._recording.pid)
             self._spectator.note(text)
         for text in self._names.unseen[self._unseen :]:
             self._unseen += 1
