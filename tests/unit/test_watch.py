@@ -881,6 +881,18 @@ def test_what_holds_data_where_nothing_is_seen_is_said_once_at_the_second_look(m
     assert names.unseen[1].startswith("web/nginx 8 holds data again and again on its own loopback")
 
 
+def test_a_container_that_docker_does_not_know_is_entered_by_its_process(monkeypatch):
+    """Of LXC or containerd: its name is shown, but nobody finds it by that."""
+    held = [Process(7, "nginx", 0, 1, "web")]
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners({}, held))
+    monkeypatch.setattr("nagle_lab.live.watch.program_names.container_names", dict)
+    names = ProgramNames()
+    for _ in range(2):
+        names.refresh()
+    (text,) = names.unseen
+    assert text.startswith("web/nginx 7 holds") and text.endswith(": nagle-lab watch --pid 7")
+
+
 def test_who_watches_one_interface_is_told_of_that_alone(monkeypatch):
     held = [Process(9, "server", 0, 2)]
     monkeypatch.setattr("nagle_lab.live.watch.program_names.owners", lambda pid, most: Owners({}, held))

@@ -79,7 +79,7 @@ class ProgramNames:
         for name, process in {self._name(process): process for process in held}.items():
             self._held[name] += 1
             if self._held[name] == HELD_AGAIN and len(self.unseen) < MOST_UNSEEN:
-                container = self._containers.get(process.container, process.container)
+                container = self._containers.get(process.container)  # Docker must know it
                 way = f"--container {container}" if container else f"--pid {process.pid}"
                 self.unseen.append(
                     f"{name} {process.pid} holds data again and again on its own loopback, which is not seen here: "
