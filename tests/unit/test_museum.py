@@ -10,6 +10,7 @@ import pytest
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.experiments.software import museum
+from nagle_lab.experiments.software.installs import Installed
 from nagle_lab.experiments.software.museum import (
     ECOSYSTEMS,
     MUSEUM,
@@ -148,6 +149,19 @@ def test_missing_packages_are_no_pass(monkeypatch, run):
     code, out, err = run("museum", "debian/curl")
     assert code == 3
     assert "it needs no-such-package: apt-get install no-such-package" in out
+    assert "0 of 1 exhibits as expected, 1 could not run here" in err
+
+
+def test_what_cannot_be_recorded_costs_its_own_row(monkeypatch, run, tmp_path):
+    """A disk that is full: exit code 3, and a table."""
+
+    def full(*_: object, **__: object) -> None:
+        raise NagleLabError("no space left on device")
+
+    monkeypatch.setattr(museum, "install_half", lambda *_: Installed(tmp_path, {}))
+    monkeypatch.setattr(museum, "guard", full)
+    code, out, err = run("museum", "pypi/hypercorn")
+    assert (code, "no space left on device" in out) == (3, True)
     assert "0 of 1 exhibits as expected, 1 could not run here" in err
 
 

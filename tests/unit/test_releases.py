@@ -109,6 +109,22 @@ def test_a_signal_to_the_program_ends_the_bisection(monkeypatch, run):
     assert [line.split()[0] for line in out.splitlines() if line[:1].isdigit()] == ["0.9"]
 
 
+def test_what_cannot_be_recorded_costs_itself(monkeypatch, run):
+    """A disk that was full for a moment."""
+    result = tried("STALL")[0].result
+    outcomes = [NagleLabError("no space left on device"), *[Outcome(status=0)] * (len(KNOWN) - 1)]
+
+    def guarded(*_: object, **__: object) -> SimpleNamespace:
+        if isinstance(outcome := outcomes.pop(0), NagleLabError):
+            raise outcome
+        return SimpleNamespace(result=result, guarded=SimpleNamespace(outcome=outcome))
+
+    monkeypatch.setattr(releases, "install_release", lambda *_: SimpleNamespace(environment={}))
+    monkeypatch.setattr(releases, "guard", guarded)
+    code, out, _ = run("bisect", "pypi:x", "0.9..1.0", "--", "true")
+    assert code == 3 and "no space left on device" in out and not outcomes
+
+
 def test_which_signal_ended_a_command():
     assert Outcome(status=128 + signal.SIGSEGV).signal == signal.SIGSEGV
     assert Outcome(status=1).signal is None and Outcome().signal is None

@@ -158,9 +158,9 @@ def install_half(exhibit: Exhibit, half: ExhibitHalf, cache: Path = CACHE) -> In
 def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
     try:
         installed = install_half(exhibit, half, cache)
-    except NagleLabError as error:
+        folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
+    except (NagleLabError, OSError) as error:
         return HalfOutcome(None, str(error))
-    folder = Path(tempfile.mkdtemp(prefix="nagle-lab-museum-"))
     try:
         run = guard(
             half.run, folder, Selection(), limit_s=LIMIT_S, both_sides=half.one_write, cwd=installed.folder,
@@ -168,6 +168,9 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
         )  # fmt: skip
         if run.guarded.outcome.interrupted:
             raise KeyboardInterrupt
+    except (NagleLabError, OSError) as error:  # a full disk, say: the others still have their rows
+        shutil.rmtree(folder, ignore_errors=True)
+        return HalfOutcome(None, str(error))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

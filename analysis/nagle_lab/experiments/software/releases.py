@@ -29,8 +29,8 @@ class TriedRelease:
     """One release."""
 
     version: str
-    result: Result | None  # None: it could not be installed
-    problem: str = ""  # why there is no verdict: it could not be installed, or the command failed
+    result: Result | None  # None: it could not be installed, or recorded
+    problem: str = ""  # why there is no verdict: it could not be installed or recorded, or the command failed
 
     @property
     def verdict(self) -> Verdict | None:
@@ -73,14 +73,18 @@ def try_each(
             folder = Path(name)
             try:
                 installed = install_release(span.ecosystem, span.name, version, folder / "installed")
-            except NagleLabError as error:
+            except (NagleLabError, OSError) as error:
                 yield TriedRelease(version, None, f"cannot be installed: {error}")
                 continue
-            (folder / "run").mkdir()
-            run = guard(
-                command, folder / "run", selection, limit_s=limit_s, both_sides=both_sides,
-                environment=installed.environment, output=folder / "output.txt",
-            )  # fmt: skip
+            try:
+                (folder / "run").mkdir()
+                run = guard(
+                    command, folder / "run", selection, limit_s=limit_s, both_sides=both_sides,
+                    environment=installed.environment, output=folder / "output.txt",
+                )  # fmt: skip
+            except (NagleLabError, OSError) as error:  # a full disk, say: the others still have their rows
+                yield TriedRelease(version, None, str(error))
+                continue
             if run.guarded.outcome.interrupted:
                 raise KeyboardInterrupt
             status = run.guarded.outcome.status
