@@ -143,6 +143,17 @@ def test_a_mistake_in_an_exhibit_names_file_and_key(tmp_path):
         exhibits(museum=tmp_path)
 
 
+def test_a_mistake_in_a_table_of_an_exhibit_names_the_words_there(tmp_path):
+    folder = tmp_path / "pypi" / "wrong"
+    folder.mkdir(parents=True)
+    text = (MUSEUM / "pypi" / "hypercorn" / "exhibit.toml").read_text()
+    wrong = re.sub(r'(?m)^language = ".*"$', 'language = "Cobol"', text)
+    assert wrong != text
+    (folder / "exhibit.toml").write_text(wrong)
+    with pytest.raises(NagleLabError, match=r"exhibit\.toml: writes\.language: .*'Cobol': use Python or Node\.js or"):
+        exhibits(museum=tmp_path)
+
+
 def test_missing_packages_are_no_pass(monkeypatch, run):
     """Named, with the command that installs them; exit code 3."""
     monkeypatch.setattr(museum, "missing", lambda packages: "no-such-package")

@@ -4,7 +4,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -51,7 +51,7 @@ def convert(
         problem, _, path = str(error).partition(" - at `$")
         path = re.sub(r"\[(\d+)\]", lambda index: f"[{int(index[1]) + 1}]", path.removesuffix("`"))  # counted from 1
         if problem.startswith(("Invalid value", "Invalid enum value")):
-            problem += f": use {' or '.join(_words(form, path.rpartition('.')[2]))}"
+            problem += f": use {' or '.join(_words(form, path))}"
         at = (key + path.removesuffix("[...]")).strip(".")
         raise mistake(file, at and f"{at}:", problem) from error
 
@@ -79,8 +79,33 @@ def mistake(file: Path, key: str, problem: str) -> NagleLabError:
     return NagleLabError(" ".join(filter(None, (f"{file}:", key, problem))))
 
 
-def _words(form: Any, key: str) -> list[str]:
-    """The words that ``key`` of ``form`` may be: the tags of a union of structs, or the values of a Literal."""
-    tags = [each.__struct_config__.tag for each in get_args(form)]
-    hint = None if tags else get_type_hints(form)[key]
-    return tags or [word for each in (hint, *get_args(hint)) for word in get_args(each) if isinstance(word, str)]
+def _words(form: Any, path: str) -> list[str]:
+    """The words that the value at ``path`` in a ``form`` may be: the values of a Literal, or the tags of a union of
+    structs.
+    """
+    for name in filter(None, path.split(".")):
+        structs = _structs(form)
+        found = [
+            field.type
+            for struct in structs
+            for field in msgspec.structs.fields(struct)
+            if field.encode_name == name.partition("[")[0]
+        ]
+        if not found:
+            return [str(struct.__struct_config__.tag) for struct in structs]
+        form = found[0]
+    return _literals(form)
+
+
+def _structs(form: Any) -> list[type[msgspec.Struct]]:
+    """The structs in a type: itself, or those of a union or a list."""
+    if isinstance(form, type) and issubclass(form, msgspec.Struct):
+        return [form]
+    return [struct for each in get_args(form) for struct in _structs(each)]
+
+
+def _literals(form: Any) -> list[str]:
+    """The texts that a type allows."""
+    if isinstance(form, str):
+        return [form]
+    return [word for each in get_args(form) for word in _literals(each)]
