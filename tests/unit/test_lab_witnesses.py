@@ -107,6 +107,17 @@ def test_a_report_of_ab():
     assert report.percentiles_ms == {"50": 44.0, "99": 49.0, "100": 50.0}
 
 
+@pytest.mark.parametrize("command", ["ab -n 100 -c 4 http://x/", "ab -c4 -n100 http://x/", "ab -n '100' http://x/"])
+def test_the_number_of_requests_as_ab_reads_it(command):
+    assert parse_ab(command, AB)[1].requests == 100
+
+
+@pytest.mark.parametrize("command", ["ab -t 5 http://x/", "ab http://x/a-n100", "ab -n many http://x/"])
+def test_a_command_of_ab_without_it_is_one_line(command):
+    with pytest.raises(NagleLabError, match="ab's number of requests is not in it: write -n NUMBER"):
+        parse_ab(command, AB)
+
+
 def test_lines_that_ab_leaves_out_are_zero():
     lines = [line for line in AB.splitlines() if not line.startswith(("Non-2xx", "Keep-Alive"))]
     _, report = parse_ab(COMMAND, "\n".join(lines))

@@ -12,7 +12,9 @@ from nagle_lab.runs.witnesses import Load
 
 
 def parse_ab(command: str, output: str) -> tuple[str, Load]:
-    """Version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is not a report of ab."""
+    """Version and figures of ``command``, an ``ab -n …``; NagleLabError if ``output`` is not a report of ab,
+    or the command has no ``-n``.
+    """
 
     def figure(label: str, absent: str | None = None) -> str:
         match = re.search(rf"^{label}:\s+([\d.]+)", output, re.MULTILINE)
@@ -20,13 +22,15 @@ def parse_ab(command: str, output: str) -> tuple[str, Load]:
             raise NagleLabError(f"ab's report has no line '{label}': check load.command in scenario.toml")
         return match[1] if match else str(absent)
 
+    asked = re.search(r" -n ?(\d+)(?!\S)", " ".join(shlex.split(command)))
+    if asked is None:
+        raise NagleLabError(f"{command}: ab's number of requests is not in it: write -n NUMBER in load.command")
     version = re.search(r"This is ApacheBench, Version (\S+)", output)
-    words = shlex.split(command)
     load = Load(
         tool="ab",
         command=command,
         exit_code=0,
-        requests=int(words[words.index("-n") + 1]),
+        requests=int(asked[1]),
         complete=int(figure("Complete requests")),
         failed=int(figure("Failed requests")),
         non_2xx=int(figure("Non-2xx responses", "0")),  # printed only when there are any
