@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.experiments.software import museum
+from nagle_lab.experiments.software import installs, museum
 from nagle_lab.experiments.software.installs import Installed
 from nagle_lab.experiments.software.museum import (
     ECOSYSTEMS,
@@ -152,6 +152,16 @@ def test_a_mistake_in_a_table_of_an_exhibit_names_the_words_there(tmp_path):
     (folder / "exhibit.toml").write_text(wrong)
     with pytest.raises(NagleLabError, match=r"exhibit\.toml: writes\.language: .*'Cobol': use Python or Node\.js or"):
         exhibits(museum=tmp_path)
+
+
+def test_a_file_that_moves_to_another_folder_is_installed_again(tmp_path):
+    digests = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "main.go").write_text("package main")
+        digests.add(installs._digest(tmp_path, []))
+        (tmp_path / folder / "main.go").unlink()
+    assert len(digests) == 2
 
 
 def test_missing_packages_are_no_pass(monkeypatch, run):

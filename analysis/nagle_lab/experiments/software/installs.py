@@ -46,8 +46,9 @@ def _digest(source: Path, shared: Sequence[Path]) -> str:
     """A digest of a folder's content, and of the tools that install it."""
     digest = hashlib.sha256(f"{sys.version_info[:2]}{source}".encode())
     own = sorted(path for path in source.rglob("*") if path.is_file() and path.name != "exhibit.toml")
-    for path in [*own, *shared]:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    named = [(str(path.relative_to(source)), path) for path in own] + [(path.name, path) for path in shared]
+    for name, path in named:
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 
