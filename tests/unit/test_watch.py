@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -387,32 +388,42 @@ def test_a_finding_ends_when_nothing_comes_any_more(monkeypatch):
     watcher = Watcher(
         fd, "pipe", shown, ProgramNames(), window_s=1.0, seconds=None, only=None, period_s=60.0, metrics=None
     )
-    thread = threading.Timer(2.5, os.close, [into])
+
+    def end() -> None:
+        for _ in range(100):
+            if "ended" in shown.states:
+                break
+            time.sleep(0.1)
+        os.close(into)
+
     os.write(into, pcap_bytes(talk(server_held).segments))
-    thread.start()
+    threading.Thread(target=end).start()
     watcher.run()
     os.close(fd)
     assert shown.states == ["begins", "ended"]
     assert (watcher.findings.end_all(), watcher.findings.new) == ([], {})
 
 
-@pytest.mark.parametrize("window_s", [1.0, 4.0])
-def test_exchanges_before_a_silence_are_counted(monkeypatch, metrics, window_s):
+def test_exchanges_before_a_silence_are_counted(monkeypatch, metrics):
     """All of a burst, before it leaves the window."""
     monkeypatch.setattr("nagle_lab.live.watch.watching.EVERY_S", 0.1)
     (made, address), (fd, into) = metrics, os.pipe()
     burst = talk(server_held, 10).segments
     watcher = Watcher(
-        fd, "pipe", Shown(), ProgramNames(), window_s=window_s, seconds=None, only=None, period_s=60.0, metrics=made
+        fd, "pipe", Shown(), ProgramNames(), window_s=4.0, seconds=None, only=None, period_s=60.0, metrics=made
     )
     counted: list[float] = []
 
     def end() -> None:
-        counted.append(served(address).get(("nagle_lab_exchanges_total", "80", "", "server"), 0))
+        for _ in range(100):
+            counted[:] = [served(address).get(("nagle_lab_exchanges_total", "80", "", "server"), 0)]
+            if counted == [10]:
+                break
+            time.sleep(0.1)
         os.close(into)
 
     os.write(into, pcap_bytes(burst))
-    threading.Timer(2.5, end).start()
+    threading.Thread(target=end).start()
     watcher.run()
     os.close(fd)
     assert counted == [10]
