@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -89,6 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key).digest()).decode())
         self.send_header("Sec-WebSocket-Protocol", "v5.channel.k8s.io")
         self.end_headers()
+        time.sleep(0.3)  # kubectl reads while it still makes its streams, and drops what is for one that is not there
         if asked["command"] != ["true"]:
             self._frame(2, bytes([STDOUT]) + self.server.printed)
         self._frame(2, bytes([ERROR]) + json.dumps({"metadata": {}, "status": "Success"}).encode())
