@@ -68,6 +68,11 @@ def _mpls(*labels: int) -> Wrap:
     return wrap
 
 
+def _erspan_3(last: int, extra: bytes) -> Wrap:
+    header = struct.pack(">HHIIIHH", 0x1000, 0x22EB, 5, 2 << 28, 9, 0, last) + extra
+    return lambda s: ipv4(47, header + packet_bytes(s, ETHERNET))
+
+
 TUNNELS: dict[str, Wrap] = {
     "GRE": _gre(0, b""),
     "GRE with checksum, key, sequence": _gre(0xB000, bytes(12)),
@@ -77,6 +82,11 @@ TUNNELS: dict[str, Wrap] = {
     "PPPoE": _pppoe,
     "MPLS": _mpls(100),
     "MPLS, three labels": _mpls(100, 200, 300),
+    "ERSPAN, type I": lambda s: ipv4(47, struct.pack(">HH", 0, 0x88BE) + packet_bytes(s, ETHERNET)),
+    "ERSPAN": lambda s: ipv4(47, struct.pack(">HHIII", 0x1000, 0x88BE, 5, 1 << 28, 1) + packet_bytes(s, ETHERNET)),
+    "ERSPAN, type III": _erspan_3(0, b""),
+    "ERSPAN, type III, with a platform's header": _erspan_3(1, bytes(8)),
+    "VXLAN at Linux's port": lambda s: udp(8472, struct.pack(">II", 8 << 24, 1 << 8) + packet_bytes(s, ETHERNET)),
     "VXLAN": lambda s: udp(4789, struct.pack(">II", 8 << 24, 42 << 8) + packet_bytes(s, ETHERNET)),
     "Geneve": lambda s: udp(6081, struct.pack(">BBHI", 2, 0, 0x6558, 42 << 8) + bytes(8) + packet_bytes(s, ETHERNET)),
     "IP in IPv4": lambda s: ipv4(41 if ":" in s.src else 4, ip_bytes(s)),

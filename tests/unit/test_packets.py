@@ -288,7 +288,8 @@ TCP = tcp_bytes(ONE)
         ("IP protocol 99", ipv4(99, bytes(20))),
         ("GRE tunnel", ipv4(47, b"\x40\0\x08\0" + bytes(20))),  # source routed
         ("GRE tunnel", ipv4(47, b"\0\x07\x08\0" + bytes(20))),
-        ("ERSPAN", ipv4(47, b"\x10\0\x88\xbe" + bytes(20))),
+        ("ERSPAN", ipv4(47, b"\x10\0\x22\xeb" + bytes(14) + b"\x08\0" + bytes(60))),  # a frame of IP, not Ethernet
+        ("ERSPAN header incomplete", ipv4(47, b"\x10\0\x88\xbe" + bytes(11))),
         ("IPv4 fragment", ipv4(6, TCP, fragment=0x0001)),
         ("IPv6 fragment", ipv6(44, struct.pack(">BBHI", 6, 0, 8, 1) + TCP)),
         ("IPv4 malformed", ethernet(0x0800, b"\x95" + bytes(39))),
@@ -345,6 +346,16 @@ def test_ppp(decoded):
     assert tally == {}
 
 
+@pytest.mark.parametrize(("dlt", "packet"), [(1, ipv4(6, TCP)), (12, ipv4(6, TCP)[14:])], ids=["Ethernet", "raw IP"])
+@pytest.mark.parametrize("header", [108, 156])
+def test_what_macos_writes_before_each_packet(decoded, header, dlt, packet):
+    """Its header says the link type of the packet, and how long the header is, which depends on the version."""
+    pktap = struct.pack("<III24s", header, 1, dlt, b"en0").ljust(header, b"\0")
+    packets, tally = decoded([Frame(1, pktap + packet)], 258)
+    assert [(s.sport, s.length) for s in packets] == [(40000, 100)]
+    assert tally == {}
+
+
 def test_what_is_left_out_is_told_the_most_first(diagnose):
     """Kinds of one name added up."""
     frames = (
@@ -363,15 +374,19 @@ def test_every_kind_has_a_name():
             assert kind_name(kind | reason)
 
 
-HEADS = (b"", ethernet(0x0800, b"\x45\0"), ethernet(0x86DD, b"\x60"), ipv4(6, bytes(160))[:34])
-OTHER_LINK_TYPES = (0, 9, 12, 101, 108, 113, 228, 229, 276, 147)
+GRE = ipv4(47, bytes(160))[:34]
+HEADS = (
+    b"", ethernet(0x0800, b"\x45\0"), ethernet(0x86DD, b"\x60"), ipv4(6, bytes(160))[:34],
+    GRE + b"\x10\0\x88\xbe", GRE + b"\x10\0\x22\xeb",
+)  # fmt: skip
+OTHER_LINK_TYPES = (0, 9, 12, 101, 108, 113, 228, 229, 258, 276, 147)
 
 
 @given(
     content=st.binary(min_size=20, max_size=200) | st.binary(max_size=20),
     begins=st.sampled_from([*((ETHERNET, head) for head in HEADS), *((number, b"") for number in OTHER_LINK_TYPES)]),
 )
-@example(content=tcp_bytes(ONE), begins=(ETHERNET, HEADS[-1]))
+@example(content=tcp_bytes(ONE), begins=(ETHERNET, HEADS[3]))
 def test_any_bytes_are_a_row_or_counted(decoded, content, begins):
     """And what is read of a packet does not depend on what lies around it."""
     link_type, head = begins

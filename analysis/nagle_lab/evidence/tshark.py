@@ -45,7 +45,10 @@ FIELDS = (
 )  # fmt: skip
 
 OPTIONS = ("mss", "wscale", "tsval", "tsecr")
-ROW_ARGUMENTS = ("-Y", FILTER, "-T", "fields", "-E", "occurrence=l", *(a for name in FIELDS for a in ("-e", name)))
+ROW_ARGUMENTS = (
+    "-d", "udp.port==8472,vxlan",  # Linux's own port, which Wireshark does not know
+    "-Y", FILTER, "-T", "fields", "-E", "occurrence=l", *(a for name in FIELDS for a in ("-e", name)),
+)  # fmt: skip
 NOISE = re.compile(
     r"^ *(?:[01. ]{9,}= |Frame \d|Kind: |Length: |Protocol: |Header Checksum|Checksum: |TCP Option - No-Op"
     r"|\[?(?:Source|Destination) (?:Port|Address|Host)|Urgent Pointer: 0$|Timestamp (?:value|echo reply): "

@@ -15,7 +15,7 @@ IPV6_HEADER = Struct(">B 3x H B B 16s 16s")  # version and class, payload length
 V4_MAPPED = bytes(10) + b"\xff\xff"
 FRAGMENT_OFFSET = 0x1FFF
 
-VXLAN_PORT, GENEVE_PORT = 4789, 6081
+VXLAN_PORTS, GENEVE_PORT = (4789, 8472), 6081  # the second is that of Linux, older than IANA's
 UDP_HEADER, TUNNEL_HEADER = 8, 8
 
 
@@ -81,7 +81,8 @@ def _gre(packet: Packet) -> None:
     acknowledgement = (flags & 0x0080 != 0) * 4
     # RFC 2637 (version 1): the key is always there; an acknowledgement number may be.
     packet.at += 8 + sequence + acknowledgement if version else 4 + checksum + key + sequence
-    packet.kind = protocol
+    # Type I of ERSPAN has neither a sequence number nor a header of its own.
+    packet.kind = kinds.ETHERNET if protocol == kinds.ERSPAN_2 and not sequence else protocol
 
 
 def _udp(packet: Packet) -> None:
@@ -92,7 +93,7 @@ def _udp(packet: Packet) -> None:
     packet.kind |= kinds.OPAQUE
     if packet.at + UDP_HEADER + TUNNEL_HEADER > packet.captured_end:
         return
-    if port == VXLAN_PORT and packet.u8(8) & 0x08:
+    if port in VXLAN_PORTS and packet.u8(8) & 0x08:
         packet.kind = kinds.ETHERNET
         packet.at += UDP_HEADER + TUNNEL_HEADER
     elif port == GENEVE_PORT and packet.u8(8) >> 6 == 0:

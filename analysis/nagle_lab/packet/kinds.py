@@ -14,12 +14,13 @@ IPV4, IPV6 = 0x0800, 0x86DD
 VLAN_TAGS = (0x8100, 0x88A8, 0x9100)
 MPLS_UNICAST, MPLS_MULTICAST = 0x8847, 0x8848
 PPPOE_SESSION, PPP_IN_GRE, ETHERNET_IN_GRE = 0x8864, 0x880B, 0x6558
+ERSPAN_2, ERSPAN_3 = 0x88BE, 0x22EB
 
 ETHERNET, PPP = LINK_TYPE | 1, LINK_TYPE | 9
 BSD_LOOPBACK, OPENBSD_LOOPBACK = LINK_TYPE | 0, LINK_TYPE | 108  # NULL and LOOP of tcpdump.org
 LINUX_COOKED, LINUX_COOKED_2 = LINK_TYPE | 113, LINK_TYPE | 276
 RAW_IP = (LINK_TYPE | 101, LINK_TYPE | 12, LINK_TYPE | 14)  # the latter two as some systems number it
-RAW_IPV4, RAW_IPV6 = LINK_TYPE | 228, LINK_TYPE | 229
+RAW_IPV4, RAW_IPV6, PKTAP = LINK_TYPE | 228, LINK_TYPE | 229, LINK_TYPE | 258
 
 TCP, UDP, GRE = IP_PROTOCOL | 6, IP_PROTOCOL | 17, IP_PROTOCOL | 47
 IPV4_IN_IP, IPV6_IN_IP = IP_PROTOCOL | 4, IP_PROTOCOL | 41
@@ -39,7 +40,7 @@ IP_PROTOCOLS = {
 LINK_TYPES = {
     0: "loopback", 1: "Ethernet", 9: "PPP", 101: "raw IP", 105: "802.11", 108: "loopback", 113: "Linux cooked",
     127: "802.11 with radiotap", 147: "user-defined", 189: "USB", 220: "USB", 228: "raw IPv4", 229: "raw IPv6",
-    253: "Netlink", 276: "Linux cooked v2",
+    253: "Netlink", 258: "PKTAP", 276: "Linux cooked v2",
 }  # fmt: skip
 FIRST_ETHERTYPE = 0x600  # smaller numbers are lengths of IEEE 802.3 frames
 

@@ -1,7 +1,10 @@
-"""Link layers, and what lies between them and IP: VLAN tags, PPPoE, MPLS.
+"""Link layers, and what lies between them and IP: VLAN tags, PPPoE, MPLS, ERSPAN.
 
-Sources: the LINKTYPE_ registry of tcpdump.org; IEEE 802.1Q and 802.1ad; RFC 2516 (PPPoE); RFC 3032 (MPLS).
+Sources: the LINKTYPE_ registry of tcpdump.org; IEEE 802.1Q and 802.1ad; RFC 2516 (PPPoE); RFC 3032 (MPLS);
+draft-foschiano-erspan-03 (ERSPAN, what switches mirror to another network).
 """
+
+from struct import Struct
 
 from nagle_lab.packet import kinds
 from nagle_lab.packet.headers import Layer, Packet, always
@@ -9,6 +12,8 @@ from nagle_lab.packet.headers import Layer, Packet, always
 FAMILY_IPV4 = 2
 FAMILIES_IPV6 = (10, 24, 28, 30)  # Linux; NetBSD and OpenBSD; FreeBSD; Darwin
 PPP_IPV4, PPP_IPV6 = 0x21, 0x57
+PKTAP_HEADER, PKTAP_BEGIN = 108, Struct("<III").unpack_from  # bytes at least
+ERSPAN_FRAME_TYPE = 0x7C00  # 0: Ethernet
 
 
 def _typed(header: int, type_at: int) -> Layer:
@@ -76,6 +81,25 @@ def _ppp(packet: Packet) -> None:
     packet.at += size
 
 
+def _pktap(packet: Packet) -> None:
+    """macOS: how long this header is, what it is, and the link type of the packet behind it, little-endian."""
+    if packet.has(PKTAP_HEADER):
+        length, _, link_type = PKTAP_BEGIN(packet.buffer, packet.at)
+        packet.kind = kinds.LINK_TYPE | min(link_type, 0xFFFF)
+        packet.at += length
+
+
+def _erspan_3(packet: Packet) -> None:
+    """Type III, whose last bit says whether a header for its platform follows; only Ethernet frames are decoded."""
+    if not packet.has(12):
+        return
+    if packet.u16(10) & ERSPAN_FRAME_TYPE:
+        packet.kind |= kinds.OPAQUE
+        return
+    packet.at += 20 if packet.u8(11) & 1 else 12
+    packet.kind = kinds.ETHERNET
+
+
 LINK_LAYERS: dict[int, Layer] = {
     kinds.ETHERNET: _typed(14, 12),
     kinds.LINUX_COOKED: _typed(16, 14),
@@ -85,6 +109,7 @@ LINK_LAYERS: dict[int, Layer] = {
     **dict.fromkeys(kinds.RAW_IP, _by_version),
     kinds.RAW_IPV4: always(kinds.IPV4),
     kinds.RAW_IPV6: always(kinds.IPV6),
+    kinds.PKTAP: _pktap,
     **dict.fromkeys(kinds.VLAN_TAGS, _typed(4, 2)),
     kinds.MPLS_UNICAST: _mpls,
     kinds.MPLS_MULTICAST: _mpls,
@@ -92,4 +117,6 @@ LINK_LAYERS: dict[int, Layer] = {
     kinds.PPP_IN_GRE: always(kinds.PPP),
     kinds.PPP: _ppp,
     kinds.ETHERNET_IN_GRE: always(kinds.ETHERNET),
+    kinds.ERSPAN_2: always(kinds.ETHERNET, 8),
+    kinds.ERSPAN_3: _erspan_3,
 }

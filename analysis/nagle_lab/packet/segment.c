@@ -12,12 +12,13 @@ enum {
 enum { /* EtherTypes */
     IPV4 = 0x0800, IPV6 = 0x86DD, VLAN_TAG = 0x8100, SERVICE_VLAN_TAG = 0x88A8, OLD_SERVICE_VLAN_TAG = 0x9100,
     MPLS_UNICAST = 0x8847, MPLS_MULTICAST = 0x8848, PPPOE_SESSION = 0x8864, PPP_IN_GRE = 0x880B, ETHERNET_IN_GRE = 0x6558,
+    ERSPAN_2 = 0x88BE, ERSPAN_3 = 0x22EB,
 };
 enum {
     BSD_LOOPBACK = LINK_TYPE | 0, ETHERNET = LINK_TYPE | 1, PPP = LINK_TYPE | 9, RAW_IP = LINK_TYPE | 101,
     RAW_IP_12 = LINK_TYPE | 12, RAW_IP_14 = LINK_TYPE | 14, OPENBSD_LOOPBACK = LINK_TYPE | 108,
     LINUX_COOKED = LINK_TYPE | 113, RAW_IPV4 = LINK_TYPE | 228, RAW_IPV6 = LINK_TYPE | 229,
-    LINUX_COOKED_2 = LINK_TYPE | 276,
+    PKTAP = LINK_TYPE | 258, LINUX_COOKED_2 = LINK_TYPE | 276,
 };
 enum {
     HOP_BY_HOP = IP_PROTOCOL | 0, IPV4_IN_IP = IP_PROTOCOL | 4, TCP = IP_PROTOCOL | 6, UDP = IP_PROTOCOL | 17,
@@ -77,6 +78,11 @@ static inline void copy(const packet *p, int64_t skip, uint8_t *to, int64_t coun
         memcpy(to, p->buffer + p->at + skip, (size_t)count);
 }
 
+static inline uint32_t little_u32(const packet *p, int64_t skip)
+{
+    return u8(p, skip + 3) << 24 | u8(p, skip + 2) << 16 | u8(p, skip + 1) << 8 | u8(p, skip);
+}
+
 static void typed(packet *p, int64_t header, int64_t type_at)
 {
     if (has(p, header)) {
@@ -105,7 +111,7 @@ static void loopback(packet *p)
 {
     if (!has(p, 4))
         return;
-    uint32_t family = u8(p, 3) << 24 | u8(p, 2) << 16 | u8(p, 1) << 8 | u8(p, 0);
+    uint32_t family = little_u32(p, 0);
     if (family > 0xFFFF)
         family = u32(p, 0);
     if (family == 2)
@@ -139,6 +145,27 @@ static void ppp(packet *p)
         protocol >>= 8, size = 1;
     p->kind = protocol == 0x21 ? IPV4 : protocol == 0x57 ? IPV6 : (int64_t)(PPP_PROTOCOL | protocol);
     p->at += size;
+}
+
+static void pktap(packet *p)
+{
+    if (!has(p, 108))
+        return;
+    uint32_t length = little_u32(p, 0), link_type = little_u32(p, 8);
+    p->kind = LINK_TYPE | (link_type < 0xFFFF ? link_type : 0xFFFF);
+    p->at += length;
+}
+
+static void erspan_3(packet *p)
+{
+    if (!has(p, 12))
+        return;
+    if (u16(p, 10) & 0x7C00) {
+        p->kind |= OPAQUE;
+        return;
+    }
+    p->at += u8(p, 11) & 1 ? 20 : 12;
+    p->kind = ETHERNET;
 }
 
 static const uint8_t V4_MAPPED[12] = {[10] = 0xFF, [11] = 0xFF};
@@ -208,7 +235,7 @@ static void gre(packet *p)
     int64_t checksum = flags & 0x8000 ? 4 : 0, key = flags & 0x2000 ? 4 : 0, sequence = flags & 0x1000 ? 4 : 0;
     int64_t acknowledgement = flags & 0x0080 ? 4 : 0;
     p->at += version ? 8 + sequence + acknowledgement : 4 + checksum + key + sequence;
-    p->kind = protocol;
+    p->kind = protocol == ERSPAN_2 && !sequence ? ETHERNET : (int64_t)protocol;
 }
 
 static void udp(packet *p)
@@ -219,7 +246,7 @@ static void udp(packet *p)
     p->kind |= OPAQUE;
     if (p->at + 16 > p->captured_end)
         return;
-    if (port == 4789 && u8(p, 8) & 0x08) {
+    if ((port == 4789 || port == 8472) && u8(p, 8) & 0x08) {
         p->kind = ETHERNET;
         p->at += 16;
     } else if (port == 6081 && u8(p, 8) >> 6 == 0) {
@@ -235,6 +262,7 @@ static int peel(packet *p)
     case ETHERNET: typed(p, 14, 12); return 1;
     case LINUX_COOKED: typed(p, 16, 14); return 1;
     case LINUX_COOKED_2: typed(p, 20, 0); return 1;
+    case PKTAP: pktap(p); return 1;
     case BSD_LOOPBACK:
     case OPENBSD_LOOPBACK: loopback(p); return 1;
     case RAW_IP:
@@ -253,6 +281,8 @@ static int peel(packet *p)
     case PPP_IN_GRE: always(p, PPP, 0); return 1;
     case PPP: ppp(p); return 1;
     case ETHERNET_IN_GRE: always(p, ETHERNET, 0); return 1;
+    case ERSPAN_2: always(p, ETHERNET, 8); return 1;
+    case ERSPAN_3: erspan_3(p); return 1;
     case IPV4: ipv4(p); return 1;
     case IPV6: ipv6(p); return 1;
     case HOP_BY_HOP:

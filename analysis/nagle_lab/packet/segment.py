@@ -73,8 +73,8 @@ def decode(
 ) -> Segment | int:  # fmt: skip
     """Decode the TCP segment in a packet, or return the kind of what is there instead (nagle_lab.packet.kinds).
 
-    Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, VXLAN and Geneve, and IPv6 extension headers; addresses and
-    length are those of the innermost IP header. It raises nothing, whatever the bytes are.
+    Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, ERSPAN, VXLAN and Geneve, and IPv6 extension headers;
+    addresses and length are those of the innermost IP header. It raises nothing, whatever the bytes are.
 
     Parameters
     ----------
