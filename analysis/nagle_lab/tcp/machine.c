@@ -428,14 +428,17 @@ static int64_t busy_since(const machine *m, int64_t ts, const uint8_t *host)
     return ts;
 }
 
-static uint8_t is_announced(const half *x, const sent *trigger, const segment *s)
+static uint8_t is_announced(const half *x, const half *y, const sent *trigger, const segment *s)
 {
-    return (x->pushes || x->kernel == LINUX || trigger->flags & PSH) && !(s->flags & PSH);
+    if (s->flags & PSH)
+        return 0;
+    int sets_it = x->kernel == LINUX && (y->pushes || !y->data_segments);
+    return x->pushes || sets_it || trigger->flags & PSH;
 }
 
 static uint8_t kept_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
-    if (is_announced(x, trigger, s))
+    if (is_announced(x, y, trigger, s))
         return KEPT_BY_MSG_MORE;
     if (y->shift != LARGEST_SCALE || x->snd_nxt - ack->ack + s->length > ack->window)
         return KEPT_BY_NOTHING;
@@ -452,7 +455,7 @@ static int add_candidate_without_ack(machine *m, flow *f, int side, const segmen
         .trigger_to_ack = s->ts - before->ts, .gap = gap->gap, .gap_ended_by = gap->ended_by, .gap_small = gap->small,
         .gap_reply = gap->reply, .ahead = NO_TIMESTAMPS, .arrival = -1, .since_full = -1, .exchange = number,
         .trigger_bytes = before->length, .released_bytes = s->length, .side = (int8_t)side, .pure = 1,
-        .echo = AFTER, .kept_by = is_announced(&f->halves[side], before, s), .ack_clock = clock_of(s->tsecr, before->ts),
+        .echo = AFTER, .kept_by = is_announced(&f->halves[side], &f->halves[1 - side], before, s), .ack_clock = clock_of(s->tsecr, before->ts),
         .trigger_end = (uint32_t)before->end, .release_seq = s->seq,
     };
     return table_add(&m->tables[CANDIDATE], &row, sizeof row);

@@ -198,9 +198,13 @@ def is_announced(x: Half, trigger: Sent, s: Segment) -> bool:
     """Whether the release lacks the PSH that ends a write: its sender announced more data (MSG_MORE).
 
     If the trigger is a full segment of such a write, it has no PSH, either. Linux sets PSH at the end of every other
-    write (tcp_push), so in that case no segment of that end may have it.
+    write (tcp_push), so in that case no segment of that end may have it. Where its peer's data has none, either,
+    something on the path cleared it.
     """
-    return (x.pushes or x.kernel == LINUX or bool(trigger.flags & PSH)) and not s.flags & PSH
+    if s.flags & PSH:
+        return False
+    sets_it = x.kernel == LINUX and (x.peer.pushes or not x.peer.data_segments)
+    return x.pushes or sets_it or bool(trigger.flags & PSH)
 
 
 def ended_by(x: Half, s: Segment, start: int, ack: int, idle: int) -> EndedBy:

@@ -135,8 +135,14 @@ def test_what_is_never_pushed_is_no_full_segment_for_that(diagnose, story, verdi
 
 def test_a_linux_that_never_pushes_announced_more_each_time(diagnose):
     """Each write with MSG_MORE: the kernel keeps the tail until the ACK comes, TCP_NODELAY or not."""
-    result = diagnose([_never_pushed(s, s.window) for s in talk(server_held).segments])
+    result = diagnose([s if s.dport == 80 else _never_pushed(s, s.window) for s in talk(server_held).segments])
     assert (result.verdict, result.quality.rejected["corked"]) == ("CLEAN", 19)
+
+
+def test_where_the_path_clears_psh_no_linux_announced_more(diagnose):
+    """Neither end's data has it."""
+    result = diagnose([_never_pushed(s, s.window) for s in talk(server_held).segments])
+    assert (result.verdict, result.summary.stalls) == ("STALL", 19)
 
 
 def _never_pushed(s: Segment, window: int) -> Segment:
