@@ -171,6 +171,28 @@ def test_data_sent_before_its_ack_arrived_was_not_held(at, end):
     assert [(result.verdict, result.summary.stalls) for result in pair.results] == [("CLEAN", 0)] * 2
 
 
+@pytest.mark.parametrize("first", ["client", "server"])
+def test_what_the_path_kept_until_the_ack_was_not_held(at, first):
+    """A sleeping radio gets its data when it sends: here with its delayed ACK. Without timestamps only the server's
+    capture shows that the data had left before."""
+
+    def kept(c: Conversation, number: int) -> None:
+        c.client_sends(100, after_ns=2 * MS)
+        c.server_sends(200, after_ns=100 * US)
+        arrived, usual = c.client.now_ns, c.one_way_ns
+        c.one_way_ns = (60 - number % 20) * MS
+        c.server_sends(300, at_ns=arrived - usual + (10 + number % 20) * MS)
+        c.one_way_ns = usual
+        c.client_acks(at_ns=arrived + 40 * MS, ack=c.server.next_seq - 300)
+        c.client_acks(at_ns=arrived + 61 * MS)
+
+    conversation = talk(kept, rtt_ns=20 * MS, timestamps=False)
+    pair = analyze_same_traffic(
+        *(at(conversation, end) for end in (first, "server" if first == "client" else "client"))
+    )
+    assert [(result.verdict, result.summary.stalls) for result in pair.results] == [("CLEAN", 0)] * 2
+
+
 def test_it_is_one_answer_whichever_is_named_first(at):
     conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
     client, server = at(conversation, "client"), at(conversation, "server")

@@ -45,6 +45,14 @@ class _Release(NamedTuple):
     seq: int
 
 
+class _NotWaiting(NamedTuple):
+    """Columns of a row of no_wait: data that was sent while the data before it was unacknowledged."""
+
+    echo: Echo
+    trigger_to_release: int  # ns
+    trigger_bytes: int
+
+
 class BothEnds:
     """What the proof of one capture rests on, its ``own`` tables; ``other`` are those of the same traffic elsewhere.
 
@@ -189,13 +197,14 @@ class BothEnds:
                 yield self._other.candidate.row(place)[frame], row[frame]
 
     def _merge_candidates(self, counterparts: list[int | None]) -> None:
-        no_wait, candidate = self._other.no_wait, self._other.candidate
-        # What it shows to be sent before the previous data's ACK had arrived, by timestamps; what may lack that ACK.
-        sent_before = set(self._releases_there(no_wait, "echo", Echo.BEFORE))
-        lacks_ack = {
-            *self._releases_there(no_wait, "echo", Echo.UNKNOWN),
-            *self._releases_there(candidate, "ack_frame", 0),
+        candidate = self._other.candidate
+        not_waiting = {
+            release: _NotWaiting(*values)
+            for release, values in self._releases_there(self._other.no_wait, *_NotWaiting._fields)
         }
+        # Of these it may lack the ACK
+        lacks_ack = {release for release, there in not_waiting.items() if there.echo == Echo.UNKNOWN}
+        lacks_ack |= {release for release, (frame,) in self._releases_there(candidate, "ack_frame") if not frame}
         for place, (row, counterpart) in enumerate(zip(self._own.candidate.rows(), counterparts, strict=True)):
             merged = dict(zip(_CANDIDATE, row, strict=True))
             release = _Release(merged["connection"], merged["side"], merged["release_seq"])
@@ -207,12 +216,25 @@ class BothEnds:
             else:
                 own = self._own.connection.row(release.connection)
                 merged["under_way"] = max(own[_CONNECTION["fastest_ack", 1 - release.side]], 0)
-                if release in sent_before:
+                if release in not_waiting and self._was_before_ack(merged, not_waiting[release]):
                     merged["echo"] = Echo.BEFORE
                     self.together.append(place)
                 elif merged["ack_frame"] and release not in lacks_ack and self._is_shown_there(release):
                     self.denied.append(place)
             self.tables.candidate.add(*merged.values())
+
+    def _was_before_ack(self, own: dict[str, Any], there: _NotWaiting) -> bool:
+        """Whether an own candidate was sent before its ACK had arrived, as the other capture shows it.
+
+        By timestamps; or the other capture is nearer to the sender, and has the data sooner behind its trigger than
+        the own one has the ACK: at the sender that ACK comes later still, because both were under way to here.
+        """
+        if there.echo == Echo.BEFORE:
+            return True
+        pair = self._pairs[own["connection"]]
+        is_same = there.trigger_bytes == own["trigger_bytes"]
+        latest = there.trigger_to_release + sum(pair.resolutions)
+        return pair.is_other_nearer[own["side"]] and is_same and latest < own["trigger_to_ack"]
 
     def _is_shown_there(self, release: _Release) -> bool:
         pair = self._pairs.get(release.connection)
@@ -230,16 +252,17 @@ class BothEnds:
             self.tables.connection.put(number, row)
         return numbers.get(other, -1)
 
-    def _releases_there(self, table: Table, name: str, value: int) -> Iterator[_Release]:
-        """The releases in the rows of a table of the other capture that have that value in the column ``name``."""
+    def _releases_there(self, table: Table, *names: str) -> Iterator[tuple[_Release, tuple[Any, ...]]]:
+        """The releases in the rows of a table of the other capture, with what is in the columns of these names."""
         columns = table.layout.columns
         connection, side, release = columns["connection"], columns["side"], columns["release_seq"]
+        wanted = [columns[name] for name in names]
         for row in table.rows():
-            if row[connection] in self._numbers and row[columns[name]] == value:
+            if row[connection] in self._numbers:
                 number = self._numbers[row[connection]]
                 pair = self._pairs[number]
                 at = row[side] ^ pair.are_swapped
-                yield _Release(number, at, pair.seq_here(at, row[release]))
+                yield _Release(number, at, pair.seq_here(at, row[release])), tuple(row[column] for column in wanted)
 
 
 def _take_what_is_better(own: dict[str, Any], other: dict[str, Any], pair: SameConnection) -> None:
