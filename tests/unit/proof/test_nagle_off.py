@@ -256,7 +256,8 @@ def test_what_leaves_right_behind_unacknowledged_data_shows_that_nothing_holds_i
 ):
     """TCP_NODELAY; one reply in five waits for the ACK of its header, which the program polls for.
 
-    Where the replies until the first of the others wait, the option may have been set and cleared.
+    Where the replies until the first of the others wait, the option may have been set and cleared; away from the
+    sender, where more explanations look the same, one reply is too little to say so.
     """
 
     def reply(c: Conversation, number: int) -> None:
@@ -269,7 +270,8 @@ def test_what_leaves_right_behind_unacknowledged_data_shows_that_nothing_holds_i
         c.client_acks(after_ns=20 * US)
 
     result = diagnose(talk(reply, 60, rtt_ns=rtt, first=reply).seen_at(seen_at))
-    assert result.verdict == verdict
+    is_away = rtt and seen_at == "client"
+    assert result.verdict == ("INCONCLUSIVE" if is_away else verdict)
     assert result.connections[0].sent["server"].not_held == 48
 
 

@@ -41,6 +41,7 @@ STEADY = 1 / 8  # of what a path may vary: that much it varies when it is quiet
 PAUSE_VARIES = 0.05  # share: the most by which data leaves sooner or later after the same pause
 NOT_BESIDE = 2 / 3  # of the data within 3 × PAUSE_VARIES: if more is within PAUSE_VARIES, it is a usual pause
 OFTEN = 0.5  # times the candidates: if more data did not wait on a connection, it does not wait for ACKs
+OFTEN_AWAY = 0.25  # the same away from the sender, three times and more: there what the path keeps looks held
 # The same for a program if packets are astray and timestamps do not tell which; and the data must be more than
 # ASTRAY_TIMES as much as packets that are astray would make look so.
 WHERE_ASTRAY, ASTRAY_TIMES = 0.3, 3
@@ -60,7 +61,7 @@ def set_aside_nagle_off(
         return late, no_waits
     connections = late.connection
     while_on = surely_while_on(late, observed)
-    off = sorted({*_often(beside, late), *map(int, while_on.connection)})
+    off = sorted({*_often(beside, late, observed), *map(int, while_on.connection)})
     on_those = late.among(connections, off)
     kept = while_on | _before_nodelay(on_those - while_on, observed)
     others = (late - on_those) | kept
@@ -79,14 +80,27 @@ def _set_aside_mixed(late: Candidates, observed: Observed, judged: Judged) -> Ca
         return late
     right_behind = _sent_right_behind(late, observed)
     beside = by_connection(observed.program.sent_without_waiting()) + right_behind
-    often = late.among(late.connection, _often(beside, late))
-    # If the first candidates came before any such data, the option may be set and cleared.
-    began_held = often.among(often.connection, sorted(right_behind))
-    began_held = began_held.only(began_held.release_frame < began_held.first_not_held)
-    apart = may_be_while_on(often, observed) | began_held
+    often = late.among(late.connection, _often(beside, late, observed))
+    apart = may_be_while_on(often, observed) | _began_held(often, right_behind, observed)
     mixed = often.not_among(often.connection, apart.connection) - _surely_before_nodelay(often, observed)
     reject_as_off(mixed, observed, judged)
     return late - mixed
+
+
+def _began_held(c: Candidates, right_behind: Counter[int], observed: Observed) -> Candidates:
+    """Those that came before any data of their connection that was sent ``right_behind``: the option may be set and
+    cleared.
+
+    Away from the sender, where what the path keeps until the ACK looks held, only if they are too many for chance.
+    """
+
+    def are_too_many(one: Candidates) -> bool:
+        before = len(one.only(one.release_frame < one.first_not_held))
+        chance = _chance_of_run(before, len(one), right_behind[int(one.connection[0])])
+        return not observed.is_away or chance < UNLIKELY
+
+    began = c.among(c.connection, sorted(right_behind)).on_connections_where(are_too_many)
+    return began.only(began.release_frame < began.first_not_held)
 
 
 def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
@@ -172,12 +186,17 @@ def _sent_right_behind(c: Candidates, observed: Observed) -> Counter[int]:
     return +Counter({number: int(count * share) - later[number] for number, count in in_all.items()})
 
 
-def _often(beside: Counter[int], late: Candidates) -> list[int]:
+def _often(beside: Counter[int], late: Candidates, observed: Observed) -> list[int]:
     """The connections on which data often did not wait, compared with the data that seems to wait there."""
     if not beside:
         return []
     held = Counter(listed(late.connection))
-    return sorted(connection for connection, count in beside.items() if count > OFTEN * held[connection])
+
+    def is_often(connection: int, count: int) -> bool:
+        share = OFTEN_AWAY if observed.is_away and count >= REPEATED else OFTEN
+        return count > share * held[connection]
+
+    return sorted(connection for connection, count in beside.items() if is_often(connection, count))
 
 
 def surely_while_on(c: Candidates, observed: Observed) -> Candidates:

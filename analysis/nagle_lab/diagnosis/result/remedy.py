@@ -9,7 +9,7 @@ from nagle_lab.diagnosis.result.writes import Option, Place, Write, Writes, is_a
 ONE_WRITE = "send each message in one write"
 NODELAY = "set TCP_NODELAY"
 FAR_MS = 5  # if a hold is longer than the timer by this, the rest is a round trip, which no quick ACK saves
-_OTHERWISE = "the program itself waits for the ACK, or passes on what another connection held"
+_OTHERWISE = "the program itself waits for the ACK, or passes on what another connection held, or the path keeps data"
 
 
 def is_behind_full(summary: Summary) -> bool:

@@ -22,7 +22,8 @@ GROUNDS = {
     Ground.PROMPTNESS: "once or twice the data left right after the ACK, sooner than a program wakes up",
     Ground.REPETITION_ON_PATH: (
         "each time the data came one round trip after the ACK, as it would from a program that itself waits "
-        "for the ACK, or passes on what another connection held; `nagle-lab watch` at the sender asks the kernel"
+        "for the ACK, or passes on what another connection held, or over a path that keeps data until the other end "
+        "sends; `nagle-lab watch` at the sender asks the kernel"
     ),
     Ground.TIMESTAMPS: (
         "the capture lacks the ACK, but the TCP timestamp of the released data shows that it had arrived"
