@@ -493,6 +493,13 @@ def test_a_folder_removed_by_the_command_is_said(temporary):
     assert done.returncode == 2 and "was removed during the recording" in line
 
 
+def test_two_guards_at_once_do_not_share_a_kept_folder(tmp_path):
+    keep = tmp_path / "kept"
+    ended = guard(tmp_path, f"--keep={keep}", command=[*GUARD, f"--keep={keep}", "--", "true"])
+    assert ended.code == 2 and f"--keep {keep}: another guard is recording there" in ended.err
+    assert guard(tmp_path, f"--keep={keep}", command=["true"]).code == 3, "and it is free again"
+
+
 def test_a_recording_that_breaks_off_keeps_the_commands_code(tmp_path):
     """No room for more than 10 kB in a file."""
     line = shlex.join([*GUARD, "--", "sh", "-c", shlex.join(server("two-writes", "100")) + "; exit 3"])

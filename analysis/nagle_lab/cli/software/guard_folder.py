@@ -1,10 +1,11 @@
 """The folder of a guarded recording: a folder to keep, or a temporary one."""
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,28 +65,54 @@ def recording_folder(keep: Path | None) -> Iterator[RecordingFolder]:
 
     In a named folder, packets also stay, with the previous recording beside them.
     """
-    folder = _named(keep) if keep else RecordingFolder(Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}guard-")), False)
+    with _locked(keep) if keep else nullcontext():
+        folder = _named(keep) if keep else RecordingFolder(Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}guard-")), False)
+        try:
+            yield folder
+        except BaseException:
+            if folder.is_wanted:
+                folder.keep()
+                tell(f"the capture is {folder.path / CAPTURE}")
+            elif folder.is_named and folder.has_packets:
+                tell(f"what was recorded until then is {folder.path / CAPTURE}")
+            else:
+                folder.forget()
+            raise
+
+
+@contextmanager
+def _locked(keep: Path) -> Iterator[None]:
+    """Make the folder to keep, and lock it: a second run would put its capture where this one reads its own."""
     try:
-        yield folder
-    except BaseException:
-        if folder.is_wanted:
-            folder.keep()
-            tell(f"the capture is {folder.path / CAPTURE}")
-        elif folder.is_named and folder.has_packets:
-            tell(f"what was recorded until then is {folder.path / CAPTURE}")
-        else:
-            folder.forget()
-        raise
+        keep.mkdir(parents=True, exist_ok=True)
+        folder = os.open(keep, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _refused(keep, error) from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        problem = "another guard is recording there: wait until it has ended, or name another folder"
+        raise NagleLabError(f"--keep {keep}: {problem}") from None
+    except OSError:  # a file system that locks no folders, such as NFS
+        pass
+    try:
+        yield
+    finally:
+        os.close(folder)
+
+
+def _refused(keep: Path, error: OSError) -> NagleLabError:
+    problem = disk_full(error, "the recording", keep) or f"{(error.strerror or '').lower()}: name another folder"
+    return NagleLabError(f"--keep {keep}: {problem}")
 
 
 def _named(keep: Path) -> RecordingFolder:
     """The folder to keep, in which an earlier recording is set aside."""
     try:
-        keep.mkdir(parents=True, exist_ok=True)
         there = sorted(path.name for path in keep.iterdir())
     except OSError as error:
-        problem = disk_full(error, "the recording", keep) or f"{(error.strerror or '').lower()}: name another folder"
-        raise NagleLabError(f"--keep {keep}: {problem}") from None
+        raise _refused(keep, error) from None
     if others := [name for name in there if name not in _RECORDED | _LEFT | {_EARLIER}]:
         raise NagleLabError(
             f"--keep {keep}: holds other files ({others[0]}): name a new folder, or an earlier recording's"
