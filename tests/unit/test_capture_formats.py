@@ -2,11 +2,13 @@
 
 import gzip
 import hashlib
+import io
 import itertools
 import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -321,6 +323,25 @@ def test_a_named_pipe(tmp_path):
     writer = threading.Thread(target=pipe.write_bytes, args=(pcap_bytes(TALK),))
     writer.start()
     assert our_rows(pipe) == truth(TALK)
+    writer.join()
+
+
+def test_a_pipe_that_does_not_block_is_read_to_its_end():
+    """O_NONBLOCK belongs to the pipe: another program that has it may have set it."""
+    content = pcap_bytes(TALK)
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def write() -> None:
+        with os.fdopen(writing, "wb", buffering=0) as pipe:
+            for part in (content[:99], content[99:]):
+                time.sleep(0.1)
+                pipe.write(part)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with io.FileIO(reading) as pipe:
+        assert our_rows(pipe) == truth(TALK)
     writer.join()
 
 

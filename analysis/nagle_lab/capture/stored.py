@@ -91,7 +91,8 @@ class Stored:
     def readinto(self, view: memoryview) -> int:
         """Fill `view` from its start with one read; returns the number of bytes, 0 at the end of the file."""
         try:
-            count = self._file.readinto(view) or 0
+            while (count := self._file.readinto(view)) is None:  # O_NONBLOCK, as another program may have set it
+                _wait_for(self._file.fileno())
         except OSError as error:
             self.error = error.strerror or str(error)
             return 0
@@ -125,6 +126,15 @@ class Stored:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _wait_for(file: int) -> None:
+    """Wait until there is something to read from a pipe that does not block, or it has ended."""
+    import select  # noqa: PLC0415 - hardly ever needed
+
+    waiting = select.poll()
+    waiting.register(file, select.POLLIN)
+    waiting.poll()
 
 
 class Remote(io.RawIOBase):
