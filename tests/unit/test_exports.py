@@ -393,6 +393,21 @@ def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, mon
     assert sorted(captures.iterdir()) == before
 
 
+@pytest.mark.parametrize("length", [240, 250])
+def test_a_file_may_have_the_longest_name(run, captures, length):
+    """250 letters and .html are 255 bytes, the most that a name can have."""
+    page = captures / f"{length * 'n'}.html"
+    assert run("analyze", captures / "stalled.pcap", "--html", page)[0] == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions(run, captures):
+    page = captures / "private.md"
+    page.touch(0o600)
+    assert run("analyze", captures / "stalled.pcap", "--markdown", page)[0] == 0
+    assert "STALL" in page.read_text() and page.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_run_that_cannot_be_judged_is_an_error_case(run, tmp_path):
     folder = shutil.copytree(OFF, tmp_path / "run")
     (folder / "load.txt").write_text("changed")

@@ -176,17 +176,22 @@ class Remote(io.RawIOBase):
             self._file.close()
 
 
+_LONGEST_END = 200  # bytes of a file's name, of which a file system takes 255: its end, in which tables differ
+
+
 @contextmanager
 def writing_whole(file: Path) -> Iterator[BinaryIO]:
     """A stream whose bytes replace ``file`` when the block ends; after an exception ``file`` is unchanged.
 
-    Raises OSError.
+    A file that was there keeps its owner and its permissions. Raises OSError.
     """
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    end = os.fsdecode(os.fsencode(file.name)[-_LONGEST_END:])
+    part = file.with_name(f".{end}.{os.getpid()}.part")
     part.unlink(missing_ok=True)  # left by a killed process of that number; or a link that somebody put there
     try:
         stream = part.open("xb")
         try:
+            _make_like(file, stream.fileno())
             yield stream
         finally:
             with naming(file):
@@ -194,6 +199,14 @@ def writing_whole(file: Path) -> Iterator[BinaryIO]:
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _make_like(file: Path, new: int) -> None:
+    """Give an open file the owner and the permissions of ``file``, if that exists, as far as we may."""
+    with suppress(OSError):
+        there = file.stat()
+        os.fchown(new, there.st_uid, there.st_gid)
+        os.fchmod(new, there.st_mode & 0o777)
 
 
 def write_whole(file: Path, content: bytes) -> None:
