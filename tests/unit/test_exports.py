@@ -4,6 +4,7 @@ import csv
 import importlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from support.repository import REFERENCE
 from support.run_folders import change
 from support.stories import nodelay, server_held, talk
 from support.synthetic import pcap_bytes
+from support.waiting import within
 
 OFF, ON = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "support" / "junit.xsd"))
@@ -391,6 +393,21 @@ def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, mon
     before = sorted(captures.iterdir())
     assert run("analyze", captures / "clean.pcap", *files)[0] == Exit.INTERRUPTED
     assert sorted(captures.iterdir()) == before
+
+
+@pytest.mark.parametrize("output", ["csv", "annotate"])
+def test_a_diagnosis_that_is_ended_leaves_no_half_written_file(tmp_path, output):
+    """By SIGTERM, as timeout(1) and CI systems do."""
+    waits = "import time, nagle_lab.{} as module; module.{} = lambda *_, **__: time.sleep(60)"
+    at = ("evidence.annotation", "copy_commented") if output == "annotate" else ("cli.captures.analyze", "_take_all")
+    options = ["annotate", "-o", "x.pcapng"] if output == "annotate" else ["analyze", "--csv=x.csv"]
+    program = f"{waits.format(*at)}; from nagle_lab.cli.main import main; main()"
+    command = [sys.executable, "-c", program, *options, str(OFF / "server.pcap")]
+    with subprocess.Popen(command, cwd=tmp_path) as ended:
+        assert within(30, lambda: list(tmp_path.iterdir())), "it has begun to write"
+        ended.terminate()
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("length", [240, 250])

@@ -11,6 +11,7 @@ from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import Exit, NagleLabError, tell
 from nagle_lab.evidence.annotation import COMMENT_FILTER, annotate, frame_filter
 from nagle_lab.evidence.file_names import file_names
+from nagle_lab.host.children import ending_by_signals
 from nagle_lab.reports.screens.terminal import shown_path
 from nagle_lab.runs.run import is_run, judge_run
 
@@ -26,7 +27,8 @@ def command(paths: Sequence[Path], out: Path | None, force: bool, rotated: bool,
     require_not_read([out], paths)
     files, result = _analyzed(paths)
     if out:
-        annotate(files, result, out, force=force)
+        with ending_by_signals():  # what is half written does not stay
+            annotate(files, result, out, force=force)
         _tell_written(files, result, out)
     if with_filter:
         sys.stdout.write(f"{COMMENT_FILTER if out and result.stalls else _frames(result)}\n")

@@ -77,8 +77,10 @@ class Exports:
         require_outputs(self._all_files(), self._reads)
         with ExitStack() as stack:
             if self.with_exchanges:
+                from nagle_lab.host.children import ending_by_signals
                 from nagle_lab.reports.files.tabular import WRITERS, table_files
 
+                stack.enter_context(ending_by_signals())  # tables are open for as long as a capture is read
                 for name, writer in WRITERS.items():
                     if name in self.files:
                         self._tables.append(stack.enter_context(table_files(self.files[name], writer)))
