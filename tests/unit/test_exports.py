@@ -3,6 +3,7 @@
 import csv
 import importlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from lxml import etree
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.evidence.examples import examples
 from nagle_lab.experiments import trials
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario_file import find_scenario
@@ -393,6 +395,21 @@ def test_an_interrupted_diagnosis_leaves_no_half_written_file(run, captures, mon
     before = sorted(captures.iterdir())
     assert run("analyze", captures / "clean.pcap", *files)[0] == Exit.INTERRUPTED
     assert sorted(captures.iterdir()) == before
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1])
+def test_a_capture_that_changes_while_it_is_read_is_one_line(run, captures, monkeypatch, kept):
+    """Its packets are read once more to be shown: tcpdump -W may have begun it anew by then."""
+    capture = captures / "stalled.pcap"
+
+    def changed(*arguments, **options):
+        os.truncate(capture, 24 + int(kept * (capture.stat().st_size - 24)))
+        return examples(*arguments, **options)
+
+    monkeypatch.setattr("nagle_lab.cli.captures.outcome.examples", changed)
+    code, _, err = run("analyze", capture)
+    assert code == Exit.UNUSABLE
+    assert err == "nagle-lab: stalled.pcap: changed while it was read: copy it, then name the copy\n"
 
 
 @pytest.mark.parametrize("output", ["csv", "annotate"])

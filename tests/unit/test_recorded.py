@@ -431,6 +431,13 @@ def test_what_does_not_belong_to_it_is_one_line(recorded, tmp_path, text, says):
     assert str(error.value).startswith(f"{other}: {says}") and "\n" not in str(error.value)
 
 
+def test_a_capture_that_changed_since_it_was_judged(recorded):
+    result = analyze(recorded.capture)
+    os.truncate(recorded.capture, recorded.capture.stat().st_size // 2)
+    with pytest.raises(NagleLabError, match="changed while it was read"):
+        with_recorded([recorded.capture], result, recorded.strace)
+
+
 def test_wrong_usage(recorded, tmp_path):
     for what, says in (
         (replace(recorded, strace=tmp_path / "missing").analyze(), "missing: no such file"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from nagle_lab.capture.capture import Capture, open_capture
 from nagle_lab.capture.take import records
 from nagle_lab.diagnosis.result.result import Connection, Endpoint
+from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.file_names import file_names
 from nagle_lab.packet.segment import ACK, FIN, PSH, RST, SYN, Segment, decode, packed_address
 from nagle_lab.tcp import compiled
@@ -111,6 +112,12 @@ def excerpts(files: Sequence[Path | str], windows: Sequence[PacketWindow]) -> li
         if all(reader.done for reader in readers):
             break
     return [reader.excerpt(file_names(files)) for reader in readers]
+
+
+def require_frames(excerpt: Excerpt, frames: Collection[int]) -> None:
+    """Raise NagleLabError unless these frames, which the capture had when it was judged, are still in the excerpt."""
+    if not set(frames) <= {step.frame for step in excerpt.steps}:
+        raise NagleLabError(f"{excerpt.file}: changed while it was read: copy it, then name the copy")
 
 
 def packets_of(files: Path | Sequence[Path | str], connection: Connection) -> Iterator[Step]:

@@ -8,7 +8,7 @@ from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import Connection, Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import HeldWrite, Write
-from nagle_lab.evidence.excerpt import Excerpt, PacketWindow, Step, excerpts
+from nagle_lab.evidence.excerpt import Excerpt, PacketWindow, Step, excerpts, require_frames
 from nagle_lab.tcp.events import DELAYED
 
 _BEFORE, _AFTER = 6, 1  # packets of the connection to show before the trigger and after the release
@@ -151,7 +151,11 @@ def stall_window(connection: Connection, stall: Stall) -> PacketWindow:
 
 
 def stall_ladder(excerpt: Excerpt, stall: Stall) -> Ladder:
-    """From the latest data of the delaying side, which the trigger answers, to the packets after the release."""
+    """From the latest data of the delaying side, which the trigger answers, to the packets after the release.
+
+    Raises NagleLabError if the capture changed since it was judged.
+    """
+    require_frames(excerpt, parts_of(stall))
     from_client = stall.delayed_by.role == "client"
     steps = excerpt.steps
     trigger = next(i for i, step in enumerate(steps) if step.frame >= stall.trigger_frame)

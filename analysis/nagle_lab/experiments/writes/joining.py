@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
-from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts
+from nagle_lab.evidence.excerpt import PacketWindow, Step, excerpts, require_frames
 from nagle_lab.guard.tracing.calls import Call, Direction, Stream, Trace
 from nagle_lab.tcp.learned import unwrapped
 
@@ -65,7 +65,10 @@ class Joined:
 
 
 def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
-    """The two calls of each stall; ``files`` are the capture, which was recorded together with the trace."""
+    """The two calls of each stall; ``files`` are the capture, which was recorded together with the trace.
+
+    Raises NagleLabError if the capture changed since it was judged.
+    """
     by_connection: dict[int, list[Stall]] = defaultdict(list)
     for stall in result.stalls:
         by_connection[stall.connection].append(stall)
@@ -78,6 +81,7 @@ def join(files: Sequence[Path], result: Result, trace: Trace) -> Joined:
     if windows:
         for excerpt in excerpts(files, windows):
             stalls = by_connection[excerpt.connection.id]
+            require_frames(excerpt, [frame for one in stalls for frame in (one.trigger_frame, one.release_frame)])
             for found in _of_connection(excerpt.connection, excerpt.steps, stalls, trace):
                 if isinstance(found, CallPair):
                     pairs.append(found)
