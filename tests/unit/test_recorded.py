@@ -439,7 +439,9 @@ def test_a_capture_that_changed_since_it_was_judged(recorded):
 
 
 def test_wrong_usage(recorded, tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")  # as of bash's <(xzcat strace.txt.xz)
     for what, says in (
+        (replace(recorded, strace=pipe).analyze(), "pipe: --strace reads a file several times: save it to one first"),
         (replace(recorded, strace=tmp_path / "missing").analyze(), "missing: no such file"),
         (recorded.analyze(recorded.capture), "--strace takes one capture file"),
         (replace(recorded, capture=tmp_path).analyze(), "--strace takes one capture file"),

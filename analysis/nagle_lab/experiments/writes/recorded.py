@@ -40,6 +40,8 @@ def with_recorded(files: Sequence[Path], result: Result, file: Path) -> Result:
     A traced run is never CLEAN: tracing slows a program, and may hide a stall. Raises NagleLabError if the file is
     not strace's, or was recorded with other options, at another time, or of other connections.
     """
+    if file.is_fifo():
+        raise NagleLabError(f"{file}: --strace reads a file several times: save it to one first")
     try:
         _check_recorded(file)
         trace = read_trace(file)
