@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -223,6 +224,14 @@ def test_wrong_usage_is_one_line(run, arguments, says):
     code, out, err = run("compare", *arguments)
     assert (code, out) == (Exit.UNUSABLE, "")
     assert says in err and err.count("\n") == 1
+
+
+def test_a_page_needs_captures_that_can_be_read_again(run, tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")  # as of bash's <(ssh HOST cat x.pcap)
+    for path in ("-", pipe):
+        code, _, err = run("compare", OFF / "server.pcap", path, "--html", tmp_path / "o.html")
+        assert code == Exit.UNUSABLE
+        assert err == f"nagle-lab: {path}: --html reads a capture twice: save it to a file first\n"
 
 
 def test_the_worst_verdict_decides_the_exit_code():

@@ -4,9 +4,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nagle_lab.capture.stored import STDIN
 from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.errors import Exit
+from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.comparison import Comparison, compare
 from nagle_lab.experiments.opened import opened
 from nagle_lab.reports.experiments.comparison import markdown, show_comparison
@@ -17,6 +18,9 @@ from nagle_lab.runs.run import Run
 def command(paths: Sequence[Path], as_json: bool, **files: Path | None) -> Exit:
     """Compare run folders and capture files with the first one, and print the comparison."""
     require_outputs(files.values(), paths)
+    for path in paths:
+        if files["html"] and (str(path) == STDIN or path.is_fifo()):
+            raise NagleLabError(f"{path}: --html reads a capture twice: save it to a file first")
     sources = [opened(path) for path in paths]
     comparison = compare(sources, paths)
     write_wanted(files, markdown=lambda: markdown(comparison), html=lambda: _page(comparison, sources, paths))
