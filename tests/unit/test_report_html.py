@@ -462,6 +462,17 @@ def test_a_hostile_file_name_is_only_text(run, tmp_path):
     assert "unusable: &lt;∕title&gt;&lt;script&gt;alert(3)" in out.read_text()
 
 
+def test_a_name_that_looks_like_style_stays_as_it_is(run, tmp_path):
+    """Colours and sizes of a plot are the style sheet's, but its texts are nobody's."""
+    names = ["#0000a3.pcap", "font-size: 3px; x.pcap", ' id="text_1".pcap']
+    for name in names:
+        (tmp_path / name).write_bytes((STALLED / "server.pcap").read_bytes())
+    out = tmp_path / "out.html"
+    assert run("compare", *(tmp_path / name for name in names), "--html", out)[0] == Exit.OK
+    titles = re.findall(r"<text [^>]*>([^<]*\.pcap: [^<]*)</text>", out.read_text())
+    assert [title.partition(": 4")[0] for title in titles] == names
+
+
 @pytest.mark.parametrize("value", [EVIL, "a\nb", "\ud800", "</svg>"])
 def test_what_is_not_markup_is_text(value):
     template = ENVIRONMENT.from_string('<p title="{{ v }}" data-tip="{{ [v, v] | attribute_lines }}">{{ v ~ v }}</p>')

@@ -96,13 +96,18 @@ class Plot:
         out = io.StringIO()
         self._figure.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
         body = re.sub(r"^.*?<svg[^>]*>|<metadata>.*?</metadata>|<!--.*?-->\s*", "", out.getvalue(), flags=re.DOTALL)
+        body = re.sub(r"<[^>]*>", lambda tag: _in_our_style(tag[0]), body)
         body = re.sub(r'<g id="(mark\d+)">', lambda match: self._marks[match[1]], body)
-        body = re.sub(rf"{_IDS}| ?font-(?:family|size): [^;\"]*;", "", body)
-        body = re.sub(r"#0000a[0-9a]", lambda match: f"var(--{Ink(match[0]).name.lower()})", body)
         opened = Markup('<svg class="chart" viewBox="0 0 {} {}" role="group" aria-label="{}">')
         self.svg = opened.format(WIDTH, self._height, text(self._label)) + Markup(
             re.sub(r"\n\s*", "\n", body.strip())
         )
+
+
+def _in_our_style(tag: str) -> str:
+    """A tag with the style sheet's colours and letters; texts between tags may look like either."""
+    tag = re.sub(rf"{_IDS}| ?font-(?:family|size): [^;\"]*;", "", tag)
+    return re.sub(r"#0000a[0-9a]", lambda match: f"var(--{Ink(match[0]).name.lower()})", tag)
 
 
 @contextmanager
