@@ -167,6 +167,14 @@ def test_what_is_kept_where_it_is_asked_for(suite):
     assert nagle_lab.analyze(suite.folder / "a" / "b" / "session.pcapng").verdict == "CLEAN"
 
 
+def test_a_test_whose_name_is_long_in_bytes(suite):
+    """150 letters of Japanese are 450 bytes, of which a file system takes 255."""
+    suite.write("test_long.py", f"from net import *\ndef test_{'あ' * 145}(): talk('nodelay')\n")
+    ended = suite.run("--nagle", "--nagle-keep=kept")
+    assert ended.code == 0 and "tests: 1 CLEAN" in ended.out, ended.out
+    assert len(list((suite.folder / "kept").glob("*あ.pcapng"))) == 1
+
+
 def test_captures_for_which_a_folder_has_no_room_are_kept_beside_the_recording(suite):
     if refused := mount_refused():
         pytest.skip(refused)

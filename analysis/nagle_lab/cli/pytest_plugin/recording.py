@@ -130,8 +130,9 @@ class KeptCaptures:
 
 
 def file_name(nodeid: str) -> str:
-    """A test's node id as the name of a file."""
-    return re.sub(r"[^\w.-]+", "_", nodeid.replace("/", "-"))[-150:].strip("_.-") or "test"
+    """A test's node id as the name of a file, in at most 150 bytes: with what is added, a file system takes 255."""
+    name = re.sub(r"[^\w.-]+", "_", nodeid.replace("/", "-"))
+    return name.encode()[-150:].decode(errors="ignore").strip("_.-") or "test"
 
 
 def _free_names(folder: Path, name: str) -> Iterator[Path]:
