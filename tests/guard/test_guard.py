@@ -303,6 +303,14 @@ def test_nothing_is_left_when_the_guard_is_killed(tmp_path):
     assert within(30, lambda: not is_running(f"sleep\0{long}"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGRTMIN + 1])
+def test_a_recorder_that_is_killed_is_one_line(tmp_path, number):
+    """Whatever the signal: most of the real-time ones have no name."""
+    name = "SIGKILL" if number == signal.SIGKILL else f"signal {number}"
+    ended = guard(tmp_path, command=["sh", "-c", f"kill -{int(number)} $PPID; sleep 1"])
+    assert (ended.code, ended.err) == (2, f"nagle-lab: the recording was ended by {name}: run it again\n")
+
+
 def test_two_guards_at_once(tmp_path):
     """The same port in both: each has its own."""
     script = "import socket, time; s = socket.create_server(('127.0.0.1', 8080)); time.sleep(1)"

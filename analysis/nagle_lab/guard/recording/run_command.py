@@ -154,13 +154,21 @@ def _without_outcome(way: Way, status: int, folder: Path) -> Outcome:
     """Report why the program inside left no outcome. Raises NagleLabError, KeyboardInterrupt."""
     if status == 128 + signal.SIGINT:
         raise KeyboardInterrupt
-    if status > 128:
-        raise NagleLabError(f"the recording was ended by {signal.Signals(status - 128).name}: run it again")
+    if status - 128 in signal.valid_signals():
+        raise NagleLabError(f"the recording was ended by {_name_of(status - 128)}: run it again")
     if not folder.exists():
         raise NagleLabError(f"{folder} was removed during the recording: keep the command from removing it")
     with room_needed(folder):  # the disk may be so full that it could not say so
         (folder / RESERVE).write_bytes(RESERVED)
     return Outcome(problem=f"{way.name} ended with {status}", try_another_way=not (folder / CAPTURE).exists())
+
+
+def _name_of(number: int) -> str:
+    """A signal's name; only the first and the last of real-time signals have one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _pasta() -> tuple[str, ...]:
