@@ -52,3 +52,22 @@ def test_python_3_7_can_read_its_hook():
     source = (hooking.HOOKS / "python" / "nagle_lab_marks.py").read_text()
     ast.parse(source, feature_version=(3, 7))
     assert "\nfrom __future__ import annotations\n" in source
+
+
+@pytest.mark.parametrize(
+    ("call", "passed"),
+    [
+        ('one.sendmsg(part for part in (b"he", b"llo"))', "5"),
+        ('one.sendmsg([b"he", b"llo"])', "5"),
+        ("os.sendfile(out_fd=one.fileno(), in_fd=file.fileno(), offset=0, count=4)", "4"),
+        ("os.sendfile(one.fileno(), file.fileno(), 0, 4)", "4"),
+    ],
+)
+def test_the_hook_of_python_changes_no_call(tmp_path, call, passed):
+    (tmp_path / "file").write_bytes(b"1234")
+    code = f"import os, socket; one, other = socket.socketpair(); file = open('file'); print({call})"
+    environment = hooking.hooked({}, hooking.HOOKS, None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == passed, done.stderr

@@ -93,14 +93,15 @@ def _method(original: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _file_call(original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def call(fd: Any, *arguments: Any, **more: Any) -> Any:
+    def call(*arguments: Any, **more: Any) -> Any:
+        fd: Any = arguments[0] if arguments else more.get("out_fd")  # sendfile takes its arguments by name, too
         try:
             is_socket = stat.S_ISSOCK(_fstat(fd).st_mode)
         except (OSError, TypeError):
             is_socket = False
         if is_socket:
-            _tell(fd, _length(name, arguments), f"os.{name}")
-        return original(fd, *arguments, **more)
+            _tell(fd, _length(name, arguments[1:]), f"os.{name}")
+        return original(*arguments, **more)
 
     call.__name__ = name
     call.__doc__ = original.__doc__
@@ -113,6 +114,8 @@ def _length(name: str, arguments: Any) -> int:
         return 0
     try:
         if name in ("sendmsg", "writev"):
+            if not isinstance(arguments[0], (list, tuple)):
+                return 0  # what can be read only once is left to the program
             return sum(memoryview(part).nbytes for part in arguments[0])
         return memoryview(arguments[0]).nbytes
     except TypeError:
