@@ -1,5 +1,6 @@
 """What strace wrote, read: by hand-made lines."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,22 @@ def test_ports_that_are_used_again(tmp_path):
     second = 1_700_000_000_002_000_000
     assert found.stream(ANSWERS, second) is found.streams[ANSWERS][1]
     assert found.stream(ANSWERS, second - 1) is found.streams[ANSWERS][0]
+
+
+def test_a_process_for_each_connection_takes_linear_time(tmp_path):
+    def least_seconds(count: int) -> float:
+        lines = ["1 setsockopt(3<TCP:[127.0.0.1:80]>, SOL_TCP, TCP_NODELAY, [1], 4) = 0"]
+        lines += [f"1 clone(child_stack=NULL, flags=SIGCHLD) = {number + 2}" for number in range(count)]
+        file = tmp_path / f"{count}.txt"
+        file.write_text("".join(f"1<server> 1700000000.000000 {line.partition(' ')[2]}\n" for line in lines))
+        seconds = []
+        for _ in range(3):
+            begin = time.process_time()
+            read_trace(file)
+            seconds.append(time.process_time() - begin)
+        return min(seconds)
+
+    assert least_seconds(8000) < 20 * least_seconds(1000), "8 times as many; in quadratic time it would take 64 times"
 
 
 def test_a_trace_that_is_cut(tmp_path):

@@ -72,8 +72,9 @@ class _Reader:
         self._marks: dict[_ThreadFd, Mark] = {}  # the latest
         self._left: dict[_ThreadFd, int] = {}  # bytes to which it still applies
         self._stacks: dict[_ThreadFd, list[str]] = {}  # what hooks/native.c says about the next call
-        self._options: dict[_ProcessFd, list[Call]] = defaultdict(list)  # of sockets that are not connected
-        self._names: dict[_ProcessFd, str] = {}  # the text between the brackets of such a socket
+        # Of sockets that are not connected, by process and file descriptor
+        self._options: dict[int, dict[int, list[Call]]] = defaultdict(dict)
+        self._names: dict[int, dict[int, str]] = defaultdict(dict)  # the text between the brackets
         # Sockets that were bound, and then connected: strace keeps their first name.
         self._ways: dict[str, Direction] = {}
         self._connecting: dict[_ProcessFd, int] = {}  # since when
@@ -151,9 +152,8 @@ class _Reader:
         if "CLONE_THREAD" in said.arguments:
             self._process_of[child] = parent
             return
-        for (process, fd), name in list(self._names.items()):  # a process has its parent's sockets
-            if process == parent:
-                self._names[child, fd], self._options[child, fd] = name, list(self._options.get((process, fd), ()))
+        for fd, name in self._names[parent].items():  # a process has its parent's sockets
+            self._names[child][fd], self._options[child][fd] = name, list(self._options[parent].get(fd, ()))
 
     def _call(self, call: Call, said: CallText, socket: SocketText) -> None:
         place, way = (call.process, socket.fd), way_of(socket.name) or self._ways.get(socket.name)
@@ -175,16 +175,17 @@ class _Reader:
         way = way_of(accepted.name)
         self._connecting.pop((call.process, accepted.fd), None)
         if way:
-            stream = Stream(way, call.at, accepted=True, listener=list(self._options.get(place, ())))
+            stream = Stream(way, call.at, accepted=True, listener=list(self._options[call.process].get(place[1], ())))
             self.trace.streams.setdefault(way, []).append(stream)
 
     def _not_connected(self, call: Call, place: _ProcessFd, said: CallText, socket: SocketText) -> None:
-        name, before = socket.name, self._names.get(place)
+        names, options = self._names[call.process], self._options[call.process]
+        name, before = socket.name, names.get(socket.fd)
         if before != name and not (before and before.isdecimal() and not name.isdecimal()):
-            self._options.pop(place, None)  # another socket; otherwise the same one, which has an address by now
-        self._names[place] = name
+            options.pop(socket.fd, None)  # another socket; otherwise the same one, which has an address by now
+        names[socket.fd] = name
         if call.name == "setsockopt":
-            self._set(call, said, socket, self._options[place])
+            self._set(call, said, socket, options.setdefault(socket.fd, []))
         elif call.name == "connect":
             self._connecting[place] = call.at
             if way := bound_way(name, said.arguments):
@@ -203,7 +204,8 @@ class _Reader:
         streams = self.trace.streams.setdefault(way, [])
         since = self._connecting.pop(place, None)
         if since is not None:
-            streams.append(Stream(way, since, options=self._options.pop(place, [])))
+            process, fd = place
+            streams.append(Stream(way, since, options=self._options[process].pop(fd, [])))
         elif not streams:
             streams.append(Stream(way))
         return streams[-1]
