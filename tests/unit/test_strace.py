@@ -258,6 +258,18 @@ def test_ports_that_are_used_again(tmp_path):
     assert found.stream(ANSWERS, second - 1) is found.streams[ANSWERS][0]
 
 
+def test_ports_that_are_used_again_while_another_thread_waits(tmp_path):
+    """A server whose thread accepts the next connection while others serve: each connection begins when accepted."""
+    accepted = f"1 <... accept4 resumed> NULL, NULL, 0) = {SOCKET}"
+    waits = "1 accept4(3<TCP:[127.0.0.1:80]>,  <unfinished ...>"
+    writes = [f'2 write({SOCKET}, ""..., {size}) = {size}' for size in (200, 600)]
+    found = trace(tmp_path, waits, "2 gettid() = 2", accepted, waits, writes[0], accepted, writes[1])
+    first, second = found.streams[ANSWERS]
+    assert [call.wrote for stream in (first, second) for call in stream.writes] == [200, 600]
+    assert (second.began - first.began) // 10**6 == 3, "ms"
+    assert found.stream(ANSWERS, before=first.writes[0].at) is first
+
+
 def test_a_process_for_each_connection_takes_linear_time(tmp_path):
     def least_seconds(count: int) -> float:
         lines = ["1 setsockopt(3<TCP:[127.0.0.1:80]>, SOL_TCP, TCP_NODELAY, [1], 4) = 0"]

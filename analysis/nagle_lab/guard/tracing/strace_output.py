@@ -175,7 +175,8 @@ class _Reader:
         way = way_of(accepted.name)
         self._connecting.pop((call.process, accepted.fd), None)
         if way:
-            stream = Stream(way, call.at, accepted=True, listener=list(self._options[call.process].get(place[1], ())))
+            began = call.until or call.at  # it may have waited since before the last connection of these ports
+            stream = Stream(way, began, accepted=True, listener=list(self._options[call.process].get(place[1], ())))
             self.trace.streams.setdefault(way, []).append(stream)
 
     def _not_connected(self, call: Call, place: _ProcessFd, said: CallText, socket: SocketText) -> None:
