@@ -33,10 +33,32 @@ def test_a_ring_that_was_ended_takes_no_more():
         ring.close()
 
 
+def test_the_rings_of_many_interfaces_take_little_memory():
+    """The kernel takes all of it at once, and gives it to nobody else."""
+    sizes = [recorder.ring_bytes(count) for count in (1, 4, 5, 200)]
+    assert sizes == [64 << 20, 64 << 20, (256 << 20) // 5, 2 << 20]
+
+
+def test_a_small_ring_takes_packets_again_and_again():
+    must_look_elsewhere()
+    with stalling("flood") as program:
+        ring = namespace.inside(program.pid, lambda: Ring("lo", size=1 << 17))
+        taken: list[RingPacket] = []
+
+        def takes_more() -> bool:
+            taken.extend(ring.packets(ring.take()))
+            return len(taken) > 5 * (1 << 17) // recorder.FRAME_BYTES
+
+        assert within(20, takes_more), "it floods no more"
+        ring.close()
+    assert all(len(one.kept) >= 54 for one in taken)
+    assert [one.ts for one in taken] == sorted(one.ts for one in taken)
+
+
 class _Ceaseless:
     """A ring in which there is one more packet whenever it is looked at, until it is ended."""
 
-    def __init__(self, interface: str, ports: Sequence[int] = ()) -> None:
+    def __init__(self, interface: str, ports: Sequence[int], size: int) -> None:
         self._has_ended = False
 
     def take(self) -> bytes:

@@ -29,6 +29,7 @@ EVERY_S = 0.02  # how often the ring is emptied
 FRAME_BYTES = 256
 BLOCK_BYTES = 1 << 16
 RING_BYTES = 64 << 20  # 262,144 packets
+RINGS_BYTES, LEAST_RING_BYTES = 256 << 20, 2 << 20  # of many interfaces: of all their rings, and of each
 PACKETS_AT_ONCE = 1 << 14
 FULL = PACKETS_AT_ONCE * FRAME_BYTES
 MOST_UNWRITTEN_BYTES = 1 << 30  # of frames that wait to be written
@@ -86,18 +87,21 @@ class RingPacket(NamedTuple):
 class Ring:
     """The packets that one interface of this network namespace, or all of them (""), receive and send.
 
-    That includes interfaces that come later. Raises OSError: CAP_NET_RAW is needed.
+    That includes interfaces that come later. ``size`` is in bytes, by default RING_BYTES; the kernel takes them at
+    once. Raises OSError: CAP_NET_RAW is needed.
     """
 
-    def __init__(self, interface: str, ports: Sequence[int] = ()) -> None:
+    def __init__(self, interface: str, ports: Sequence[int] = (), size: int | None = None) -> None:
+        blocks = (size or RING_BYTES) // BLOCK_BYTES
+        self._frames = blocks * BLOCK_BYTES // FRAME_BYTES  # how many there are
         # For all interfaces it receives from now on; setting up the ring discards what came before.
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0 if interface else socket.htons(_ETH_P_ALL))
         try:
             self._attach_filter(_filter(ports))
             self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
-            ring = pack("IIII", BLOCK_BYTES, RING_BYTES // BLOCK_BYTES, FRAME_BYTES, RING_BYTES // FRAME_BYTES)
+            ring = pack("IIII", BLOCK_BYTES, blocks, FRAME_BYTES, self._frames)
             self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, ring)
-            self._memory = mmap.mmap(self._socket.fileno(), RING_BYTES)
+            self._memory = mmap.mmap(self._socket.fileno(), blocks * BLOCK_BYTES)
             self._words = memoryview(self._memory).cast("I")
             self._at = 0  # number of the next frame
             if interface:
@@ -121,10 +125,10 @@ class Ring:
 
     def _take(self, most: int) -> bytes:
         at = self._at
-        end = self._first_empty(at, min(at + most, RING_BYTES // FRAME_BYTES))
+        end = self._first_empty(at, min(at + most, self._frames))
         frames = self._memory[at * FRAME_BYTES : end * FRAME_BYTES]
         self._words[at * _STEP : end * _STEP : _STEP] = _TO_KERNEL[: end - at]
-        self._at = end % (RING_BYTES // FRAME_BYTES)
+        self._at = end % self._frames
         return frames
 
     def _first_empty(self, at: int, end: int) -> int:
@@ -164,6 +168,11 @@ class Ring:
         self._socket.close()
 
 
+def ring_bytes(count: int) -> int:
+    """The size of each of ``count`` rings, bytes: a host with containers has hundreds of interfaces."""
+    return max(LEAST_RING_BYTES, min(RING_BYTES, RINGS_BYTES // count))
+
+
 class Recorder(threading.Thread):
     """Writes the packets of the rings until it is stopped, in its own thread.
 
@@ -186,7 +195,7 @@ class Recorder(threading.Thread):
         self._poller = SocketPoller(ports)
         try:
             for number, name in enumerate(names):
-                self._rings.append(Ring(name, ports))
+                self._rings.append(Ring(name, ports, ring_bytes(len(names))))
                 self._numbers[socket.if_nametoindex(name)] = number
             self._begin_file(path)
         except BaseException:
