@@ -71,10 +71,11 @@ def test_an_interface_and_one_port_of_it(elsewhere):
         assert (done.returncode, says in done.stderr) == (code, True), done.stderr
 
 
-def test_an_interface_that_is_not_there():
-    code, _, err = in_process("guard", "--interface=nowhere0", "--seconds=1")
+@pytest.mark.parametrize(("name", "shown"), [("nowhere0", "nowhere0"), ("\udcff", "\\udcff")])
+def test_an_interface_that_is_not_there(name, shown):
+    code, _, err = in_process("guard", f"--interface={name}", "--seconds=1")
     assert code == 2
-    assert "interface nowhere0 cannot be recorded (there is no interface nowhere0; there are lo" in err
+    assert f"interface {shown} cannot be recorded (there is no interface {shown}; there are lo" in err
 
 
 @pytest.mark.parametrize("writer", ["ends", "goes on"])

@@ -55,6 +55,13 @@ def test_a_small_ring_takes_packets_again_and_again():
     assert [one.ts for one in taken] == sorted(one.ts for one in taken)
 
 
+def test_an_interface_whose_name_is_no_text_leaves_the_others(monkeypatch):
+    """Linux takes any byte but blanks, slashes and colons."""
+    there = [(1, "lo"), (2, "d\udcff")]
+    monkeypatch.setattr(recorder.socket, "if_nameindex", lambda: there)
+    assert recorder.interfaces() == ["lo"]
+
+
 class _Ceaseless:
     """A ring in which there is one more packet whenever it is looked at, until it is ended."""
 

@@ -639,6 +639,7 @@ def test_usage(run, tmp_path):
         (["--seconds", "nan"], "nan is not a number of seconds"),
         (["--seconds", "inf"], "inf is not a number of seconds"),
         (["-i", "nono"], "interface nono cannot be recorded: there is no interface nono"),
+        (["-i", "\udcff"], "interface \\udcff cannot be recorded: there is no interface \\udcff"),
     ):
         code, _, err = run("watch", *arguments)
         assert (code, says in err, err.count("\n")) == (2, True, 1), err

@@ -21,7 +21,7 @@ _EARLIER = "earlier"  # folder of the previous recording, until there is a new o
 _HEADERS = 256  # bytes of a capture without packets, at most
 _RECORDED = {CAPTURE, UNTRACED, OUTCOME, REPORT, STACKS, CALLS, THREADS, WITHOUT, TRACED, STACKED}
 # Files that a killed run may have left
-_LEFT = {JOB, REQUEST, READY, RESERVE, *(Path(name).with_suffix(PART).name for name in (JOB, OUTCOME))}
+_LEFT = {JOB, REQUEST, READY, RESERVE, *(Path(name).with_suffix(PART).name for name in (JOB, REQUEST, OUTCOME))}
 
 
 def recorded_in(keep: Path | None) -> list[Path]:

@@ -7,8 +7,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from nagle_lab.guard.recording.job import (
     CAPTURE,
     OUTCOME,
@@ -18,6 +16,7 @@ from nagle_lab.guard.recording.job import (
     Outcome,
     Request,
     no_room,
+    read_record,
     write_record,
 )
 from nagle_lab.guard.recording.recorder import Recorder, interfaces
@@ -37,7 +36,7 @@ from nagle_lab.host.signals import ENDING
 def main(folder: str) -> None:
     """Do what the request says, and write the outcome to the folder."""
     path = Path(folder)
-    request = msgspec.json.decode((path / REQUEST).read_bytes(), type=Request)
+    request = read_record(Request, path / REQUEST)
     signal.pthread_sigmask(signal.SIG_BLOCK, children.TAKEN)
     children.end_with_parent(signal.SIGTERM)
     try:

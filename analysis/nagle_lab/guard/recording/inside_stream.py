@@ -13,10 +13,8 @@ from contextlib import suppress
 from random import uniform
 from typing import BinaryIO
 
-import msgspec
-
 from nagle_lab.capture.writer import Pcapng
-from nagle_lab.guard.recording.job import Request
+from nagle_lab.guard.recording.job import Request, from_text
 from nagle_lab.guard.recording.recorder import EVERY_S, FULL, RING_BYTES, SNAPLEN, Ring, interfaces
 from nagle_lab.guard.recording.socket_poller import SocketPoller
 from nagle_lab.host import children, namespace
@@ -32,7 +30,7 @@ QUIET_S = 0.6  # after the last packet nothing can wait for a delayed ACK any lo
 
 def main(request: str) -> None:
     """Stream what the request (JSON) names, until its end."""
-    asked = msgspec.json.decode(request, type=Request)
+    asked = from_text(Request, request)
     signal.pthread_sigmask(signal.SIG_BLOCK, children.TAKEN)
     children.end_with_parent(signal.SIGTERM)
     try:

@@ -136,15 +136,24 @@ def room_needed(folder: Path) -> Iterator[None]:
         raise
 
 
-def write_record(record: Job | Outcome, path: Path) -> None:
+def as_text(record: Job | Request | Outcome) -> str:
+    """It as JSON in ASCII: what is not UTF-8 (surrogates, PEP 383) is escaped, which msgspec's JSON does not do."""
+    return json.dumps(msgspec.to_builtins(record))
+
+
+def from_text(kind: type[T], text: str) -> T:
+    """What :func:`as_text` wrote, as a ``kind``. Raises ValueError."""
+    return msgspec.convert(json.loads(text), kind)
+
+
+def write_record(record: Job | Request | Outcome, path: Path) -> None:
     """Write it whole or not at all. Only its owner may read a job, because its environment may contain secrets."""
     part = path.with_suffix(PART)
     mode = 0o600 if isinstance(record, Job) else 0o666
     part.unlink(missing_ok=True)  # left by a run that was killed
     try:
         with open(part, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as stream:
-            # Text that is not UTF-8 (surrogates, PEP 383) is escaped, which msgspec's own JSON does not do.
-            stream.write(json.dumps(msgspec.to_builtins(record)))
+            stream.write(as_text(record))
         part.replace(path)
     except OSError:
         part.unlink(missing_ok=True)
@@ -152,5 +161,5 @@ def write_record(record: Job | Outcome, path: Path) -> None:
 
 
 def read_record(kind: type[T], path: Path) -> T:
-    """A job or an outcome, according to ``kind``. Raises OSError, ValueError."""
-    return msgspec.convert(json.loads(path.read_text()), kind)
+    """A job, a request or an outcome, according to ``kind``. Raises OSError, ValueError."""
+    return from_text(kind, path.read_text())

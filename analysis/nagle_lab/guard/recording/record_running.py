@@ -5,8 +5,6 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from nagle_lab.errors import DISK_FULL, NagleLabError
 from nagle_lab.guard.recording.job import (
     OUTCOME,
@@ -19,6 +17,7 @@ from nagle_lab.guard.recording.job import (
     Target,
     read_record,
     room_needed,
+    write_record,
 )
 from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
 from nagle_lab.guard.recording.run_command import Guarded
@@ -47,7 +46,7 @@ def record_running(
         docker_output("inspect", "--type=container", "--format={{.Id}}", container)
     request = Request(target.pid, target.interface, target.ports, seconds, os.geteuid(), os.getegid(), trace)
     with room_needed(folder):
-        (folder / REQUEST).write_bytes(msgspec.json.encode(request))
+        write_record(request, folder / REQUEST)
         (folder / RESERVE).write_bytes(RESERVED)
     way = way_to(target.pid, container, trace=trace)
     begins()

@@ -297,10 +297,21 @@ class Recorder(threading.Thread):
 
 
 def interfaces() -> list[str]:
-    """The interfaces of this network namespace that have an Ethernet header and may carry TCP, loopback first."""
-    names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name != "lo")
+    """The interfaces of this network namespace that have an Ethernet header and may carry TCP, loopback first.
+
+    One whose name is not UTF-8 is left out: Python binds no socket to it.
+    """
+    names = sorted((name for _, name in socket.if_nameindex() if _is_text(name)), key=lambda name: name != "lo")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         return [name for name in names if _hardware(any_socket, name) in (_ARPHRD_ETHER, _ARPHRD_LOOPBACK)]
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _hardware(any_socket: socket.socket, name: str) -> int:

@@ -11,11 +11,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from nagle_lab.errors import NagleLabError, last_line
 from nagle_lab.guard.recording.inside_stream import GONE, NEEDS
-from nagle_lab.guard.recording.job import Request, Target
+from nagle_lab.guard.recording.job import Request, Target, as_text
 from nagle_lab.guard.recording.launchers import program
 from nagle_lab.guard.recording.record_running import way_to
 from nagle_lab.host.docker import container_of_service, docker_output
@@ -91,7 +89,7 @@ class Recording:
         inside = None if "docker" in way.before else self.pid
         request = Request(pid=inside, interface=target.interface, ports=target.ports)
         said = tempfile.TemporaryFile()  # noqa: SIM115 - until the child ends
-        command = [*way.before, *program("inside_stream", msgspec.json.encode(request).decode())]
+        command = [*way.before, *program("inside_stream", as_text(request))]
         self._child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._end, stderr=said, process_group=0
         )
