@@ -6,6 +6,9 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pytest
 
 from nagle_lab import analyze
 from nagle_lab.guard.recording import inside_command, recorder
@@ -60,6 +63,23 @@ def test_an_interface_whose_name_is_no_text_leaves_the_others(monkeypatch):
     there = [(1, "lo"), (2, "d\udcff")]
     monkeypatch.setattr(recorder.socket, "if_nameindex", lambda: there)
     assert recorder.interfaces() == ["lo"]
+
+
+def test_an_interface_that_is_gone_meanwhile_leaves_the_others(tmp_path, monkeypatch):
+    """Those of containers come and go."""
+    listed = socket.if_nameindex()
+    monkeypatch.setattr(recorder.socket, "if_nameindex", lambda: [*listed, (99, "gone0")])
+    assert "lo" in recorder.interfaces() and "gone0" not in recorder.interfaces()
+    must_look_elsewhere()
+    with stalling("flood") as program:
+        make = partial(Recorder, tmp_path / "capture.pcapng", ["gone0", "lo"])
+        recording = namespace.inside(program.pid, make)
+        recording.start()
+        assert within(20, lambda: recording.captured > 2)
+        recording.stop()
+        with pytest.raises(OSError, match="No such device"):
+            namespace.inside(program.pid, partial(Recorder, tmp_path / "other.pcapng", ["gone0"]))
+    assert analyze(tmp_path / "capture.pcapng").source.packets == recording.captured
 
 
 class _Ceaseless:

@@ -5,6 +5,7 @@ of at every packet, so that recording does not disturb the traffic.
 """
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import socket
@@ -186,7 +187,7 @@ class Recorder(threading.Thread):
         super().__init__(name="recorder", daemon=True)
         self.captured = self.dropped = 0
         self.problem = ""
-        self._interfaces = names
+        self._interfaces: list[str] = []
         self._rings: list[Ring] = []
         self._numbers: dict[int, int] = {}  # of the interfaces in the file, by their indices
         self._ending, self._wake = threading.Event(), threading.Event()
@@ -194,9 +195,16 @@ class Recorder(threading.Thread):
         self._unwritten: deque[list[bytes]] = deque()  # frames of each ring
         self._poller = SocketPoller(ports)
         try:
-            for number, name in enumerate(names):
-                self._rings.append(Ring(name, ports, ring_bytes(len(names))))
-                self._numbers[socket.if_nametoindex(name)] = number
+            for name in names:
+                try:
+                    ring = Ring(name, ports, ring_bytes(len(names)))
+                except OSError as error:
+                    if error.errno == errno.ENODEV and len(names) > 1:
+                        continue  # it is gone: those of containers come and go
+                    raise
+                self._rings.append(ring)
+                self._numbers[socket.if_nametoindex(name)] = len(self._interfaces)
+                self._interfaces.append(name)
             self._begin_file(path)
         except BaseException:
             self._close_rings()
@@ -315,5 +323,9 @@ def _is_text(name: str) -> bool:
 
 
 def _hardware(any_socket: socket.socket, name: str) -> int:
-    answer = fcntl.ioctl(any_socket, _SIOCGIFHWADDR, pack("16s24s", name.encode(), b""))
+    """The kind of its hardware, ARPHRD_…; -1 if it is gone."""
+    try:
+        answer = fcntl.ioctl(any_socket, _SIOCGIFHWADDR, pack("16s24s", name.encode(), b""))
+    except OSError:
+        return -1
     return int.from_bytes(answer[16:18], sys.byteorder)
