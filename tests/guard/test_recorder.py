@@ -82,6 +82,20 @@ def test_an_interface_that_is_gone_meanwhile_leaves_the_others(tmp_path, monkeyp
     assert analyze(tmp_path / "capture.pcapng").source.packets == recording.captured
 
 
+def test_a_recorder_without_memory_says_so(tmp_path, monkeypatch):
+    """What it wrote until then must not count as all there was."""
+
+    def none_left(_: object) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(_Ceaseless, "take", none_left)
+    monkeypatch.setattr(recorder, "Ring", _Ceaseless)
+    recording = Recorder(tmp_path / "capture.pcapng", ["lo"])
+    recording.start()
+    recording.stop()
+    assert recording.problem.startswith("the recorder ran out of memory")
+
+
 class _Ceaseless:
     """A ring in which there is one more packet whenever it is looked at, until it is ended."""
 

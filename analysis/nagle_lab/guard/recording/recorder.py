@@ -235,6 +235,8 @@ class Recorder(threading.Thread):
             full = no_room(error, self._path.name, self._path.parent)
             self.problem = full or f"the capture could not be written ({error.strerror})"
             self._file.raw.close()  # the buffer's rest cannot be written, which Python 3.13 would report on stderr
+        except MemoryError:
+            self.problem = "the recorder ran out of memory: run it again with less traffic, or more memory"
         finally:
             self._close_rings()
 
