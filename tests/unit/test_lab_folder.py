@@ -147,6 +147,22 @@ def test_a_killed_run_is_kept_if_anything_was_recorded(tmp_path: Path, recorded:
     clean_up_abandoned(tmp_path)  # nothing more to do, and no error
 
 
+@pytest.mark.parametrize("call", ["rename", "unlink"])
+def test_what_another_user_left_does_not_prevent_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str):
+    """As after sudo make repro, in a folder of one's own."""
+    run = RunFolder.create(tmp_path, "a-b")
+    (run.path / "client.pcap").write_bytes(bytes(25))
+    killed(run)
+
+    def refused(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, call, refused)
+        clean_up_abandoned(tmp_path)
+    assert run.path.is_dir() and run.lock_path.exists()
+
+
 def test_what_a_run_killed_while_its_folder_was_made_or_named_leaves_is_removed(tmp_path: Path):
     """A lock without a folder, a half-written file, a link that is not in place yet; a live run keeps all of its."""
     for number in range(3):

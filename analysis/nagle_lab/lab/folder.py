@@ -139,11 +139,12 @@ def claimed(lock_path: Path) -> Iterator[bool]:
 def clean_up_abandoned(runs_dir: Path) -> None:
     """Clean up after killed runs: a partial folder is kept as failed if anything was recorded in it.
 
-    Everything else is removed: empty partial folders, half-written files, links not yet in place, locks.
+    Everything else is removed: empty partial folders, half-written files, links not yet in place, locks. What another
+    user left stays, if we may not remove it.
     """
     for lock_path in runs_dir.glob(".*.lock"):
         name = lock_path.stem.removeprefix(".")
-        with claimed(lock_path) as over, suppress(FileNotFoundError):
+        with claimed(lock_path) as over, suppress(FileNotFoundError, PermissionError):
             if not over:
                 continue
             _hidden(runs_dir, name, "latest").unlink(missing_ok=True)
