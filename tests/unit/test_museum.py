@@ -2,7 +2,9 @@
 
 import json
 import re
+import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -162,6 +164,24 @@ def test_a_file_that_moves_to_another_folder_is_installed_again(tmp_path):
         digests.add(installs._digest(tmp_path, []))
         (tmp_path / folder / "main.go").unlink()
     assert len(digests) == 2
+
+
+def test_what_two_runs_want_at_once_is_installed_once(monkeypatch, tmp_path):
+    """Of both halves of an exhibit, or of `make museum` twice: none removes what the other is installing."""
+    source = tmp_path / "software"
+    source.mkdir()
+    (source / "lock.txt").touch()
+    installed = []
+
+    def slowly(folder: Path, lock: Path) -> None:
+        time.sleep(0.2)
+        assert lock.exists(), "another one has removed it"
+        installed.append(folder)
+
+    monkeypatch.setitem(installs._INSTALLERS, "pypi", slowly)
+    with ThreadPoolExecutor(2) as both:
+        wanted = [both.submit(installs.install, "pypi", source, "lock.txt", tmp_path / "cache", []) for _ in range(2)]
+    assert [one.result().folder for one in wanted] == installed * 2
 
 
 def test_missing_packages_are_no_pass(monkeypatch, run):

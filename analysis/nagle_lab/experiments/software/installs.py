@@ -2,13 +2,15 @@
 elsewhere. Everything is pinned by hashes, except a release that is requested by its number.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +31,28 @@ class Installed:
 def install(ecosystem: str, source: Path, what: str, cache: Path, shared: Sequence[Path]) -> Installed:
     """Copy a ``source`` folder and ``shared`` files into ``cache``, and install ``what`` (a lock or folder) there.
 
-    The same sources are installed once. Raises NagleLabError, with the last line that the tool printed.
+    The same sources are installed once, though two processes want them. Raises NagleLabError, with the last line that
+    the tool printed.
     """
     folder = cache / ecosystem / f"{source.name}-{what}-{_digest(source, shared)}"
-    if not (folder / _DONE).exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(source, folder)
-        for file in shared:
-            shutil.copy(file, folder)
-        _INSTALLERS[ecosystem](folder, folder / what)
-        (folder / _DONE).touch()
+    with _locked(folder):
+        if not (folder / _DONE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(source, folder)
+            for file in shared:
+                shutil.copy(file, folder)
+            _INSTALLERS[ecosystem](folder, folder / what)
+            (folder / _DONE).touch()
     return Installed(folder, _environment(ecosystem, folder))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Within the block no other process installs into the folder, which would remove what this one has installed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f".{folder.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _digest(source: Path, shared: Sequence[Path]) -> str:
