@@ -8,11 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.writes import Group, Place, Write, nothing_found
-from nagle_lab.errors import Exit
+from nagle_lab.errors import Exit, NagleLabError
+from nagle_lab.experiments.software.guarded import JudgedCommand
+from nagle_lab.experiments.software.installs import Installed
 from nagle_lab.experiments.software.museum import OtherWrites, exhibits
+from nagle_lab.experiments.writes import museum_writes
 from nagle_lab.experiments.writes.museum_writes import TracedExhibit, is_at
+from nagle_lab.guard.recording.job import Outcome
+from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.reports.experiments.museum_writes import traced_line, traced_page
+from support.repository import REFERENCE
 
 EVERY = [exhibit for exhibit in exhibits() if exhibit.writes]
 LANGUAGES = {"pypi": "Python", "npm": "Node.js", "maven": "Java", "crates": "Rust", "go": "Go"}
@@ -28,6 +35,26 @@ def traced(exhibit: Any, trigger: Write, held: Write) -> TracedExhibit:
     found = nothing_found(30, 29, untraced=(30, 29))
     writes = msgspec.structs.replace(found, named=29, stalls=29, groups=[group])
     return TracedExhibit(exhibit, writes, "", 1.0, 2.0)
+
+
+def test_ctrl_c_is_the_end_and_no_row(monkeypatch):
+    outcome = Outcome(status=130, interrupted=True)
+    result = analyze(REFERENCE / "nginx-static-nodelay-on" / "server.pcap")
+    run = JudgedCommand(Guarded(Path(), "a namespace", outcome), result)
+    monkeypatch.setattr(museum_writes, "install_half", lambda *_: Installed(Path(), {}))
+    monkeypatch.setattr(museum_writes, "guard", lambda *_, **__: run)
+    with pytest.raises(KeyboardInterrupt):
+        museum_writes.trace(EVERY[0])
+
+
+def test_what_cannot_be_recorded_costs_its_own_row(monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise NagleLabError("disk full while writing the recording")
+
+    monkeypatch.setattr(museum_writes, "install_half", lambda *_: Installed(Path(), {}))
+    monkeypatch.setattr(museum_writes, "guard", refused)
+    found = museum_writes.trace(EVERY[0])
+    assert (found.problem, found.code) == ("disk full while writing the recording", Exit.INCONCLUSIVE)
 
 
 def test_every_exhibit_says_where_its_writes_are():

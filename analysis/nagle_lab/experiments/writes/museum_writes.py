@@ -75,13 +75,16 @@ def _is(expected: re.Match[str], place: Place) -> bool:
 
 
 def trace(exhibit: Exhibit) -> TracedExhibit:
-    """Install the bad half of an exhibit that says where its writes are, guard it, and trace it."""
+    """Install the bad half of an exhibit that says where its writes are, guard it, and trace it.
+
+    Raises KeyboardInterrupt if a signal such as Ctrl-C's came to a run of it.
+    """
     try:
         installed = install_half(exhibit, exhibit.bad)
-    except NagleLabError as error:
+        with tempfile.TemporaryDirectory(prefix="nagle-lab-museum-", ignore_cleanup_errors=True) as folder:
+            return _traced(exhibit, installed.folder, installed.environment, Path(folder))
+    except (NagleLabError, OSError) as error:  # a full disk, say: the others still have their rows
         return TracedExhibit(exhibit, None, str(error), could_run=False)
-    with tempfile.TemporaryDirectory(prefix="nagle-lab-museum-", ignore_cleanup_errors=True) as folder:
-        return _traced(exhibit, installed.folder, installed.environment, Path(folder))
 
 
 def _traced(exhibit: Exhibit, cwd: Path, environment: dict[str, str], folder: Path) -> TracedExhibit:
@@ -90,6 +93,8 @@ def _traced(exhibit: Exhibit, cwd: Path, environment: dict[str, str], folder: Pa
         command, folder, Selection(), limit_s=LIMIT_S, cwd=cwd, environment=environment, output=output
     )  # fmt: skip
     outcome = first.guarded.outcome
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     if problem := against(exhibit, exhibit.bad, first.result, outcome.status, folder):
         return TracedExhibit(exhibit, None, problem)
     run = with_writes(first, command, cwd=cwd, environment=environment, output=output)
