@@ -1,7 +1,10 @@
 """nagle-lab guard --trace on real programs: the two writes, in Python, Node.js and native code, and bad cases."""
 
+import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +15,10 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.guard.tracing import strace_command
 from nagle_lab.guard.tracing.strace_output import read_trace
-from support.guarded import SERVER, GuardEnded
+from support.guarded import GUARD, SERVER, GuardEnded
 from support.guarded import guard as guard_command
 from support.traced import NODE_ASKS, C, line, lines, program, traced, writes_of
+from support.waiting import within
 
 pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why), pytest.mark.long]
 
@@ -115,6 +119,20 @@ def test_a_python_that_takes_no_hook(tmp_path):
     group = writes.groups[0]
     assert (group.trigger.call, group.trigger.bytes, group.held.bytes) == ("sendto", 200, 600)
     assert group.trigger.program is None and "loaded none (python -I, -E or -S)" in group.trigger.why_no_line
+
+
+def test_ctrl_c_while_it_is_traced_is_the_end_of_it(tmp_path):
+    """No third run begins, and what the first run has shown is said."""
+    runs, served = tmp_path / "runs", tmp_path / "served"
+    one = shlex.join([sys.executable, "-I", str(program(tmp_path, "server.py", SERVER)), "two-writes"])
+    script = f"echo >> {runs}; {one}; echo >> {served}; [ $(wc -l < {runs}) = 1 ] || sleep 60"
+    command = [*GUARD, "--trace", "--", "sh", "-c", script]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0) as running:
+        assert within(60, lambda: served.exists() and served.read_text() == "\n\n")
+        os.killpg(running.pid, signal.SIGINT)
+        _, err = running.communicate(timeout=50)
+    assert runs.read_text() == "\n\n"
+    assert running.returncode == 1 and "STALL" in err and "the traced run was interrupted" in err, err
 
 
 def test_the_sitecustomize_that_a_program_has_is_loaded(tmp_path):

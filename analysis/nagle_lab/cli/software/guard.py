@@ -15,7 +15,7 @@ from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard, judge_recording, recording_gap
 from nagle_lab.experiments.writes.running_program import with_writes_beside
-from nagle_lab.experiments.writes.traced import with_writes
+from nagle_lab.experiments.writes.traced import no_writes, with_writes
 from nagle_lab.guard.recording.job import Target
 from nagle_lab.guard.recording.run_command import working_folder
 from nagle_lab.guard.tracing.strace_attached import untraced_s
@@ -134,7 +134,12 @@ def _not_started(program: str) -> str:
 def _run(folder: Path, selection: Selection, asked: GuardOptions, limit_s: float | None) -> JudgedCommand:
     how: Any = {"limit_s": limit_s, "network": asked.network, "announce": tell}
     run = guard(asked.command_line, folder, selection, both_sides=asked.both_sides, **how)
-    return with_writes(run, asked.command_line, **how) if asked.trace else run
+    if not asked.trace:
+        return run
+    try:
+        return with_writes(run, asked.command_line, **how)
+    except KeyboardInterrupt:  # what the first run has shown is said all the same
+        return replace(run, writes=no_writes(run.result, "the traced run was interrupted"))
 
 
 def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCommand:

@@ -41,7 +41,8 @@ def with_writes(
 ) -> JudgedCommand:
     """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
 
-    The command runs once more; twice if some of it is native code, or its interpreter loaded no hook.
+    The command runs once more; twice if some of it is native code, or its interpreter loaded no hook. Raises
+    KeyboardInterrupt if a signal such as Ctrl-C's came to one of these runs, and none to the first.
     """
     if first.result.verdict is not Verdict.STALL:
         return first
@@ -62,6 +63,8 @@ def with_writes(
         traced = strace_command.traced(command, folder / strace_command.CALLS, stacks=stacks)
         announce(f"running it again under strace{', with native stacks' if stacks else ''}")
         guarded = run(traced, folder, limit_s=most_s, network=network, programs=programs, under_strace=True, **where)
+        if guarded.outcome.interrupted and not first.guarded.outcome.interrupted:
+            raise KeyboardInterrupt
         try:
             trace = read_trace(folder / strace_command.CALLS)
             trace.programs = guarded.outcome.programs
