@@ -2,6 +2,7 @@
 
 import json
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -11,8 +12,10 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software import installs, releases
+from nagle_lab.experiments.software.guarded import BothSides, JudgedCommand, Protection
 from nagle_lab.experiments.software.releases import TriedRelease, code_of, flips, span
 from nagle_lab.guard.recording.job import Outcome
+from nagle_lab.guard.recording.run_command import Guarded
 from support.repository import REFERENCE
 
 KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
@@ -97,12 +100,22 @@ def test_the_screen_and_the_json(monkeypatch, run, tmp_path):
     assert [change["version"] for change in said["changes"]] == ["0.10", "0.12"]
 
 
-def test_a_signal_to_the_program_ends_the_bisection(monkeypatch, run):
+@pytest.mark.parametrize("comes", ["first", "without TCP_NODELAY"])
+def test_a_signal_to_the_program_ends_the_bisection(monkeypatch, run, comes):
     """It goes to the program that is tried, whose exit code tells of it; what was tried before is shown."""
-    outcomes = [Outcome(status=128 + signal.SIGTERM), Outcome(status=0, interrupted=True)]  # the first by itself
-    result = tried("STALL")[0].result
+    (result,) = (one.result for one in tried("STALL"))
+    ended, interrupted = (
+        Guarded(Path(), "a namespace", outcome)
+        for outcome in (
+            Outcome(status=128 + signal.SIGTERM),
+            Outcome(status=0, interrupted=True),
+        )  # the first by itself
+    )
+    runs = [JudgedCommand(ended, result), JudgedCommand(interrupted, result)]
+    if comes != "first":
+        runs[1] = JudgedCommand(ended, result, both_sides=BothSides(interrupted, result, Protection.UNKNOWN, ""))
+    guarded = iter(runs)
     monkeypatch.setattr(releases, "install_release", lambda *_: SimpleNamespace(environment={}))
-    guarded = (SimpleNamespace(result=result, guarded=SimpleNamespace(outcome=outcome)) for outcome in outcomes)
     monkeypatch.setattr(releases, "guard", lambda *_, **__: next(guarded))
     code, out, err = run("bisect", "pypi:x", "0.9..1.0", "--", "true")
     assert code == 130 and err.splitlines()[-1] == "nagle-lab: interrupted"
@@ -114,10 +127,10 @@ def test_what_cannot_be_recorded_costs_itself(monkeypatch, run):
     result = tried("STALL")[0].result
     outcomes = [NagleLabError("no space left on device"), *[Outcome(status=0)] * (len(KNOWN) - 1)]
 
-    def guarded(*_: object, **__: object) -> SimpleNamespace:
+    def guarded(*_: object, **__: object) -> JudgedCommand:
         if isinstance(outcome := outcomes.pop(0), NagleLabError):
             raise outcome
-        return SimpleNamespace(result=result, guarded=SimpleNamespace(outcome=outcome))
+        return JudgedCommand(Guarded(Path(), "a namespace", outcome), result)
 
     monkeypatch.setattr(releases, "install_release", lambda *_: SimpleNamespace(environment={}))
     monkeypatch.setattr(releases, "guard", guarded)

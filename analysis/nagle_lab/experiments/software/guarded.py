@@ -138,6 +138,12 @@ class JudgedCommand:
     traced: TracedCommand | None = None  # that second run
 
     @property
+    def interrupted(self) -> bool:
+        """Whether a signal such as Ctrl-C's came to the run, or to that without TCP_NODELAY."""
+        second = self.both_sides.run.outcome.interrupted if self.both_sides else False
+        return self.guarded.outcome.interrupted or second
+
+    @property
     def missing(self) -> Missing | None:
         """Why nothing in it could have stalled; None: something could."""
         return what_is_missing(self.result, self.selection.of(self.result))

@@ -166,7 +166,7 @@ def _try(exhibit: Exhibit, half: ExhibitHalf, cache: Path) -> HalfOutcome:
             half.run, folder, Selection(), limit_s=LIMIT_S, both_sides=half.one_write, cwd=installed.folder,
             environment=installed.environment, output=folder / "output.txt",
         )  # fmt: skip
-        if run.guarded.outcome.interrupted:
+        if run.interrupted:
             raise KeyboardInterrupt
     except (NagleLabError, OSError) as error:  # a full disk, say: the others still have their rows
         shutil.rmtree(folder, ignore_errors=True)

@@ -85,7 +85,7 @@ def try_each(
             except (NagleLabError, OSError) as error:  # a full disk, say: the others still have their rows
                 yield TriedRelease(version, None, str(error))
                 continue
-            if run.guarded.outcome.interrupted:
+            if run.interrupted:
                 raise KeyboardInterrupt
             status = run.guarded.outcome.status
             problem = run.guarded.outcome.problem or _failed(status, folder / "output.txt")
