@@ -75,6 +75,7 @@ class Child:
     """A process of ours that waits for :meth:`start`, and then becomes the command.
 
     Fork it before there are threads. Signals are blocked in this process until :meth:`unblock`, for :meth:`wait`.
+    Raises OSError, and blocks none, if there can be no further process.
     """
 
     def __init__(
@@ -83,7 +84,13 @@ class Child:
         before = self._before = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
         go, self._go = os.pipe()
         self._failed, failed = os.pipe()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            self.unblock()
+            for pipe in (go, self._go, self._failed, failed):
+                os.close(pipe)
+            raise
         if self.pid:
             os.close(go)
             os.close(failed)
