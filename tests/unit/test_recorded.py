@@ -208,9 +208,11 @@ def test_the_remedy_names_the_programs_lines_and_a_librarys_where_these_are_not_
     result = joined(recorded.capture, recorded.strace)
     print_go = Place("fmt/print.go", 225, "fmt.Fprintf")
     one, other = (Place("/srv/server.go", line, "answer") for line in (24, 25))
+    spaced = Place("/home/me/My Projects/a server.py", 24, "answer")
     for trigger, held, lines in (
         (one, other, "join srv/server.go:24 and srv/server.go:25 in one write"),
         (one, one, "join what srv/server.go:24 writes in one write"),
+        (spaced, spaced, "join what My Projects/a server.py:24 writes in one write"),
         (None, None, "join what fmt/print.go:225 writes in one write"),
     ):
         assert lines in (remedy(result.summary, with_places(result.writes, trigger, held, print_go)) or "")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from nagle_lab.diagnosis.proof.outcomes import Ground
 from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.diagnosis.result.writes import Option, Place, Write, Writes, is_asked, place_text
@@ -118,4 +120,4 @@ def _line(write: Write, here: Path | None) -> str:
 
 
 def _file_and_line(place: Place, here: Path | None) -> str:
-    return place_text(place, here).partition(" ")[0]
+    return place_text(replace(place, function=""), here)
