@@ -1,6 +1,8 @@
 """The ring that records, in a real network namespace, and what its kernel counted."""
 
+import os
 import socket
+import subprocess
 import sys
 import textwrap
 import threading
@@ -12,7 +14,7 @@ import pytest
 
 from nagle_lab import analyze
 from nagle_lab.guard.recording import inside_command, recorder
-from nagle_lab.guard.recording.job import JOB, OUTCOME, Outcome, read_record, write_record
+from nagle_lab.guard.recording.job import CAPTURE, JOB, OUTCOME, Outcome, read_record, write_record
 from nagle_lab.guard.recording.recorder import Recorder, Ring, RingPacket
 from nagle_lab.guard.recording.run_command import make_job
 from nagle_lab.host import namespace
@@ -147,6 +149,29 @@ def test_no_room_for_its_thread_is_an_outcome(tmp_path, monkeypatch):
     outcome = read_record(Outcome, tmp_path / OUTCOME)
     assert (outcome.status, outcome.try_another_way) == (None, False)
     assert outcome.problem == "the recorder could not start: can't start new thread; see ulimit -u"
+
+
+AS_ROOT_FOR_NOBODY = """
+import os, sys
+from pathlib import Path
+import msgspec
+from nagle_lab.guard.recording import inside_command
+from nagle_lab.guard.recording.job import JOB, write_record
+from nagle_lab.guard.recording.run_command import make_job
+folder = Path(sys.argv[1])
+job = msgspec.structs.replace(make_job(["true"], folder, cwd=Path("/")), uid=65534, gid=65534, groups=[])
+write_record(job, folder / JOB)
+os.umask(0o077)
+inside_command.main(str(folder))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_what_sudo_records_belongs_to_who_asked(tmp_path):
+    """Below a umask of 077, which sudo keeps, nobody else could read it."""
+    subprocess.run([sys.executable, "-c", AS_ROOT_FOR_NOBODY, tmp_path], check=True)
+    assert read_record(Outcome, tmp_path / OUTCOME).status == 0
+    assert {path.name: path.stat().st_uid for path in tmp_path.iterdir()} == {CAPTURE: 65534, OUTCOME: 65534}
 
 
 def test_retransmissions_are_segments_that_the_kernel_sent(monkeypatch):

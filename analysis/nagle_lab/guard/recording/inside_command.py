@@ -51,6 +51,9 @@ def main(folder: str) -> None:
     with suppress(OSError):  # the process that waits for it sees that it is missing
         (path / RESERVE).unlink()
         write_record(outcome, path / OUTCOME)
+    for file in (path / OUTCOME, *map(Path, outcome.programs.values())):  # whose umask may be 077, for root's, too
+        with suppress(OSError):
+            os.chown(file, job.uid, job.gid)
 
 
 def _run(job: Job, folder: Path) -> Outcome:
@@ -107,7 +110,7 @@ def _prepare(job: Job, folder: Path) -> Recorder:
     names = interfaces()
     for name in names[1:]:
         namespace.set_up_interface(name, None)
-    return Recorder(folder / CAPTURE, names)
+    return Recorder(folder / CAPTURE, names, owner=(job.uid, job.gid))
 
 
 def _become(job: Job) -> None:

@@ -8,11 +8,13 @@ import ctypes
 import errno
 import fcntl
 import mmap
+import os
 import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BufferedWriter
 from itertools import chain
 from pathlib import Path
@@ -177,16 +179,21 @@ def ring_bytes(count: int) -> int:
 class Recorder(threading.Thread):
     """Writes the packets of the rings until it is stopped, in its own thread.
 
+    ``owner`` is the user and the group to whom the files are given, if others than ours.
+
     Attributes
     ----------
     captured, dropped : TCP segments written, and lost
     problem : why it stopped early, such as a full disk; empty if it did not
     """
 
-    def __init__(self, path: Path, names: Sequence[str], ports: Sequence[int] = ()) -> None:
+    def __init__(
+        self, path: Path, names: Sequence[str], ports: Sequence[int] = (), owner: tuple[int, int] | None = None
+    ) -> None:
         super().__init__(name="recorder", daemon=True)
         self.captured = self.dropped = 0
         self.problem = ""
+        self._owner = owner
         self._interfaces: list[str] = []
         self._rings: list[Ring] = []
         self._numbers: dict[int, int] = {}  # of the interfaces in the file, by their indices
@@ -290,6 +297,9 @@ class Recorder(threading.Thread):
     def _begin_file(self, path: Path) -> None:
         self._path = path
         self._file = BufferedWriter(path.open("wb", buffering=0), 1 << 18)
+        if self._owner:
+            with suppress(OSError):
+                os.fchown(self._file.fileno(), *self._owner)
         self._writer = Pcapng(self._file)
         for name in self._interfaces:
             self._writer.add_interface(name, snaplen=SNAPLEN)
