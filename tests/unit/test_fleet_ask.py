@@ -147,6 +147,9 @@ def test_tables_without_rows_can_be_asked_too(tmp_path):
     (tmp_path / "h").mkdir()
     (tmp_path / "h" / "e.pcap").write_bytes(b"nothing")
     out, (judged,) = results_of(tmp_path)
-    assert (judged.verdict, judged.reason) == ("INVALID", "e.pcap: not a capture: give a pcap or pcapng file")
+    assert (judged.verdict, judged.reason) == (
+        "INVALID",
+        "e.pcap: not a capture, but text: record one with tcpdump -w",
+    )
     for question in questions():
         Store(out).ask(question.sql)

@@ -115,7 +115,7 @@ def test_an_answer_is_never_folded(captures, out):
     assert many[0] == "row 1 of 36" and any(line.split()[0] == "file" for line in many)
     assert any(line.endswith(f" {file}") for line in many)
     (_, _, row) = fleet("ask", "unusable", "--out", out).out.splitlines()
-    assert row.count("web-1/eth0_00003") == 1 and "  not a capture: give a pcap or pcapng file  /" in row
+    assert row.count("web-1/eth0_00003") == 1 and "  not a capture, but text: record one with tcpdump -w  /" in row
 
 
 def test_a_problem_that_a_verdict_names_is_listed_once(captures):

@@ -139,7 +139,10 @@ def test_a_missing_or_unreadable_file_is_told_of_and_never_fatal(tmp_path):
     files = pq.read_table(f"{out.path}/files", partitioning="hive").to_pylist()
     assert [bool(file["problem"]) for file in files] == [True, False, True]
     alone = whole(cut[:1], out).result
-    assert (alone.verdict, alone.reason) == ("INVALID", f"{paths[0].name}: not a capture: give a pcap or pcapng file")
+    assert (alone.verdict, alone.reason) == (
+        "INVALID",
+        f"{paths[0].name}: not a capture, but text: record one with tcpdump -w",
+    )
 
 
 def test_what_is_stored_is_what_the_result_says(tmp_path):

@@ -619,7 +619,7 @@ def test_json_is_a_line_for_each_finding_and_the_report(run):
     ("content", "code", "says"),
     [
         (b"", 2, "standard input: empty"),
-        (b"nothing", 2, "standard input: not a capture"),
+        (b"nothing", 2, "standard input: not a capture, but text: record one with tcpdump -w -\n"),
         (pcap_bytes([]), 2, ""),
         (pcapng_bytes([]), 2, ""),
     ],

@@ -12,7 +12,7 @@ from nagle_lab.capture.pcap import PcapReader
 from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import ClockState, Facts, Position, RecordTaker, StoppedError, Trouble, TroubleKind
 from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readable, name_of
-from nagle_lab.capture.window import SMALLEST, WINDOW_BYTES, Window
+from nagle_lab.capture.window import WINDOW_BYTES, Window
 from nagle_lab.errors import NagleLabError
 
 MAGIC_BYTES = 8
@@ -27,6 +27,8 @@ UNREADABLE = {
     b"GMBU": "a Network Monitor file: convert it with editcap -F pcapng",
     b"version https://git-lfs.": "a pointer of Git LFS, not the file itself: get that with git lfs pull",
 }
+_TELLING = 512  # bytes from which to tell what a file is that is no capture
+_NO_TEXT = {*range(32), 127} - set(b"\t\n\f\r\x1b")  # bytes of no text, except escapes of colours
 
 
 def open_capture(
@@ -48,6 +50,17 @@ def open_capture(
     """
     several = [paths] if isinstance(paths, str | Path | FileIO) else paths
     return Capture([path if isinstance(path, FileIO) else str(path) for path in several], window_bytes, sha256)
+
+
+def _what_else(begin: bytes, *, is_pipe: bool) -> str:
+    """What a file is that begins so and is no capture, and what to do."""
+    if known := next((what for magic, what in UNREADABLE.items() if begin.startswith(magic)), ""):
+        return known
+    if begin[257:262] == b"ustar":
+        return "a tar archive: unpack it first"
+    if not _NO_TEXT & set(begin):
+        return f"not a capture, but text: record one with tcpdump {'-w -' if is_pipe else '-w'}"
+    return "not a capture: give a pcap or pcapng file"
 
 
 class CaptureSoFar:
@@ -299,9 +312,8 @@ class _File:
         if head.startswith(pcapng.MAGIC):
             self.facts.formats["pcapng"] = None
             return PcapngReader(window, self.facts, self.name)
-        begin = bytes(window.raw[: min(window.end, SMALLEST)])
-        known = (what for magic, what in UNREADABLE.items() if begin.startswith(magic))
-        raise NagleLabError(f"{self.name}: {next(known, 'not a capture: give a pcap or pcapng file')}")
+        what = _what_else(bytes(window.raw[: min(window.end, _TELLING)]), is_pipe=self.name == STDIN_NAME)
+        raise NagleLabError(f"{self.name}: {what}")
 
     def _head(self) -> bytes:
         head = bytearray(MAGIC_BYTES)
