@@ -234,6 +234,14 @@ def test_a_page_needs_captures_that_can_be_read_again(run, tmp_path):
         assert err == f"nagle-lab: {path}: --html reads a capture twice: save it to a file first\n"
 
 
+def test_for_a_recording_of_guard_its_capture_is_named(run, tmp_path):
+    (tmp_path / "capture.pcapng").write_bytes(b"")
+    for command in (["compare", OFF, tmp_path], ["show", tmp_path]):
+        code, _, err = run(*command)
+        assert code == Exit.UNUSABLE
+        assert err.endswith(f": name its capture, {tmp_path / 'capture.pcapng'}\n") and err.count("\n") == 1
+
+
 def test_the_worst_verdict_decides_the_exit_code():
     def subject(verdict):
         return Subject("s", "s", False, verdict, "", None, dict.fromkeys(QUANTITY), {})

@@ -9,6 +9,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
 from nagle_lab.experiments.writes.running_program import writes_beside
 from nagle_lab.experiments.writes.stall_writes import compared
+from nagle_lab.guard.recording.job import CAPTURE
 from nagle_lab.guard.tracing.strace_output import read_trace
 from nagle_lab.runs.manifest import THREADS, TRACE
 from nagle_lab.runs.run import Run, is_run, judge_run
@@ -18,6 +19,8 @@ def opened(path: Path) -> Run | Result:
     """The judged run or diagnosed capture at a path; raises NagleLabError if it is neither."""
     if is_run(path):
         return judged(path)
+    if (path / CAPTURE).is_file():
+        raise NagleLabError(f"{path}: a recording of guard, not a run folder: name its capture, {path / CAPTURE}")
     if path.is_dir():
         raise NagleLabError(f"{path}: not a run folder (no manifest.json); to diagnose a capture, name its file")
     return analyze(path)
