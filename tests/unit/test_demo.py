@@ -106,6 +106,10 @@ def test_the_good_answers_score_all_of_it_and_every_run_is_as_expected(good):
     assert "\x1b" not in shown
 
 
+def test_the_figures_of_a_run_say_what_the_share_is_of(good):
+    assert len(re.findall(r"^stalled, of requests that can stall  +(100|\d\d?)%", good[0], re.MULTILINE)) == 10
+
+
 def test_each_fix_shows_before_and_after_on_one_time_scale(good):
     """One below the other in time: what the stalled run sends after the wait is below all of the fixed one."""
     shown, _, _ = good

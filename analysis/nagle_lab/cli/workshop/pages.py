@@ -24,7 +24,7 @@ from nagle_lab.runs.figures import Figures
 from nagle_lab.runs.run import Run
 
 _ROWS = (
-    ("stalled, of the requests that can", lambda f: numbers.share(f.stalled_share)),
+    ("stalled, of requests that can stall", lambda f: numbers.share(f.stalled_share)),
     ("wait for the late ACK, ms p50 / p99", numbers.wait),
     ("median time of a request, ms", lambda f: numbers.request_time(f.p50_ms)),
     ("requests per second", lambda f: numbers.number(f.requests_per_s)),
