@@ -103,6 +103,14 @@ def test_addresses_and_processes_are_whole_and_a_container_is_cut_in_its_middle(
     assert len(lines) <= 7 and max(map(len, lines)) <= width
 
 
+def test_in_60_columns_the_ends_are_below_their_process_and_whole():
+    of = {"local": ("192.168.80.2", 8080), "remote": ("192.168.80.2", 9942)}
+    lines = screen([found(listed(**of))], 60).splitlines()
+    assert re.match(r"nginx 24703 .* held now *$", lines[lines.index(next(one for one in lines if "──" in one)) + 1])
+    assert {"192.168.80.2:8080", "192.168.80.2:9942"} < {line.strip() for line in lines}
+    assert max(map(len, lines)) <= 60
+
+
 def test_what_may_be_held_is_counted_and_nothing_is_to_be_tried_on_it():
     text = screen([found(options=None)], 100)
     assert "0 held now by Nagle's algorithm, 1 perhaps" in " ".join(text.split()) and "next:" not in text

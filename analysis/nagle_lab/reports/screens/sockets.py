@@ -142,22 +142,27 @@ def _may_hold(socket: HostSocket) -> bool:
 
 
 def _table(rows: Sequence[HostSocket], width: int) -> Table:
-    """The two ends side by side if there is room, otherwise one below the other; only names of containers are cut."""
+    """The two ends side by side if there is room, or one below the other, or both below their process; only names of
+    containers are cut.
+    """
     acks = width >= _WIDEST
     figures = [[nodelay(one), *([_acks(one)] if acks else []), *_waiting(one)] for one in rows]
     headings = ["NODELAY", *(["ACKs"] if acks else []), "unacked", "unsent", ""]
     taken = sum(_columns(headings[i], [cells[i] for cells in figures]) for i in range(len(headings)))
-    for beside in (True, False):
-        names = ["local", "remote"] if beside else ["local, remote"]
+    for names in (["local", "remote"], ["local, remote"]):
+        beside = len(names) > 1
         ends = [_ends(one, len(names)) for one in rows]
         room = width - taken - sum(_columns(names[i], [both[i] for both in ends]) for i in range(len(names)))
         if room >= max((len(_process(one)) + (_CONTAINER if one.container else 0) for one in rows), default=0):
             break
-    table = ruled_table("process", *names, *headings, words=1 + len(names) + len(headings) - 3)
+    cells = [[_named(one, room, beside=beside), *of_ends] for one, of_ends in zip(rows, ends, strict=True)]
+    names.insert(0, "process")
+    if room < max((len(_process(one)) for one in rows), default=0):
+        names, cells = ["process, local, remote"], [["\n".join(one)] for one in cells]
+    table = ruled_table(*names, *headings, words=len(names) + len(headings) - 3)
     table.columns[-1].justify = "left"
-    for one, of_ends, others in zip(rows, ends, figures, strict=True):
-        cells = [_named(one, room, beside=beside), *of_ends, *others]
-        table.add_row(*map(Text, cells), style=_STYLE[one.waits] if one.waits else "")
+    for one, what, others in zip(rows, cells, figures, strict=True):
+        table.add_row(*map(Text, [*what, *others]), style=_STYLE[one.waits] if one.waits else "")
     return table
 
 
