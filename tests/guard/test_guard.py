@@ -204,6 +204,7 @@ def test_which_connections_are_judged(tmp_path):
         (["no-such-command"], 127, "no-such-command: No such file or directory: check the command's name or", ""),
         ([__file__], 126, f"{__file__}: Permission denied: make it executable (chmod +x)", ""),
         ([""], 127, "No such file or directory: check the command's name or path", ""),
+        (["true --fast"], 127, "true --fast: No such file or directory: in quotation marks it is one word", ""),
         (["sh", "-c", "exit 7"], 7, "the exit code is the command's own, 7; the verdict is INCONCLUSIVE",
          "the command failed with exit code 7; no TCP segment passed"),
         (["sh", "-c", "kill -9 $$"], 137, "the exit code is the command's own, 137",

@@ -1,6 +1,7 @@
 """nagle-lab guard: a user's own software under the proof."""
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,6 +129,8 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
 def _not_started(program: str) -> str:
     if Path(program).is_file() and not os.access(program, os.X_OK):
         return "make it executable (chmod +x), or name its interpreter before it"
+    if " " in program and shutil.which(program.split(maxsplit=1)[0]):
+        return "in quotation marks it is one word: leave them out, or write sh -c before it"
     return "check the command's name or path"
 
 
