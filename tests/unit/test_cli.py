@@ -163,6 +163,8 @@ def test_a_cut_capture_is_never_called_clean(run, tmp_path):
         (["analyze", ""], "the name is empty: name a file"),
         (["analyze", "x", "--expect"], "try nagle-lab analyze --help"),
         (["annotate", "x", "-o", "-"], "name a file instead of - (try"),
+        (["watch", "--seconds", "long"], "'long' is not a valid number of seconds. (try"),
+        (["analyze", "--port", "http", "x"], "'http' is not a whole number. (try"),
         (["nodelay"], "'on|off'. Choose from: on, off"),
     ],
 )

@@ -31,6 +31,8 @@ from nagle_lab.errors import Exit
 class _Seconds(click.FloatRange):
     """A finite number of seconds: NaN is in every range."""
 
+    name = "number of seconds"  # in click's messages
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         seconds = super().convert(value, param, ctx)
         if not isfinite(seconds):

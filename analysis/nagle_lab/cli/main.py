@@ -30,7 +30,8 @@ def main(command: click.Command = cli) -> None:
         if e.format_message().startswith("Usage: "):  # called without arguments: print the whole help
             click.echo(e.format_message(), err=True)
         else:
-            tell(f"{' '.join(e.format_message().split())} (try {usage} --help)")  # click lists choices in lines
+            said = " ".join(e.format_message().split())  # click lists choices in lines
+            tell(f"{said.replace(' valid integer range.', ' whole number.')} (try {usage} --help)")
         code = Exit.UNUSABLE
     except (KeyboardInterrupt, click.Abort):
         tell("interrupted")
