@@ -1,12 +1,18 @@
 """Words that views share, and the page that explains the fields of a result."""
 
+import io
 import re
 from itertools import pairwise
 
+from rich.console import Console
+
 from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.result import Summary
+from nagle_lab.evidence.examples import Examples
+from nagle_lab.reports.screens.terminal import show_capture
 from nagle_lab.reports.words.numbers import cause_name
 from nagle_lab.reports.words.phrases import findings, how_sure, servers
+from nagle_lab.reports.words.reported import ReportedCapture
 from support.repository import REPOSITORY
 from support.stories import BODY, client_held, nodelay, prompt, reply_in_two, server_held, talk
 from support.synthetic import MS, US, Conversation, merge
@@ -44,6 +50,16 @@ def test_what_is_proved_by_being_like_other_stalls_is_no_surer_than_these(diagno
     assert result.summary.grounds == {"repetition_on_path": 30, "timestamps": 9}
     assert "certain" not in how_sure(result)
     assert "If TCP_NODELAY is set already" in result.summary.remedy
+
+
+def test_large_counts_are_read_in_groups_of_three_digits(diagnose):
+    result = diagnose(talk(server_held, 1_100).seen_at("server"))
+    screen = Console(width=100, file=io.StringIO())
+    show_capture(ReportedCapture(result, Examples(None), to_paste=()), screen)
+    text = screen.file.getvalue()
+    for words in ("1,099 of 1,100 exchanges waited", "exchanges     1,100, stalled 1,099 (", "1,099 by the client",
+                  "in the 1,099 stalls", "in all 1,100 exchanges"):  # fmt: skip
+        assert words in text, text
 
 
 def test_what_is_found_of_each_server_is_said_where_there_are_several(diagnose):

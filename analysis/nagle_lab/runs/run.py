@@ -146,7 +146,7 @@ def _after_tracing(verdict: Verdict, reason: str, untraced: Untraced) -> tuple[V
     """A traced run's verdict: strace does not weaken a proved stall, but may hide one, so it is never CLEAN."""
     if verdict is not Verdict.CLEAN:
         return verdict, while_traced(reason)
-    before = f"{untraced.stalled_exchanges} of {untraced.exchanges} did without tracing ({untraced.run})"
+    before = f"{untraced.stalled_exchanges:,} of {untraced.exchanges:,} did without tracing ({untraced.run})"
     return Verdict.INCONCLUSIVE, f"{reason}; but {before}: strace slowed what it recorded"
 
 
@@ -245,8 +245,8 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (total.held_by, total.delayed_by))
     wait = None if capture.others.stalls else result.summary.wait_ms
     return verdict, (
-        f"{total.stalled_exchanges} of {total.exchanges} exchanges on port {capture.port} waited for a delayed ACK: "
-        f"{held} held a small segment until {delayed} acknowledged the one before it"
+        f"{total.stalled_exchanges:,} of {total.exchanges:,} exchanges on port {capture.port} waited for a delayed "
+        f"ACK: {held} held a small segment until {delayed} acknowledged the one before it"
         + (f", {wait.p50:.1f} ms later (median)" if wait else "")
     )
 

@@ -34,7 +34,7 @@ def _stall_reason(summary: Summary) -> str:
     late = f"; of these it was held for {summary.hold_ms} ms: it was written late" if _is_late(summary) else ""
     few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
     return (
-        f"{summary.stalled_exchanges} of {summary.exchanges} exchanges waited for a delayed ACK: "
+        f"{summary.stalled_exchanges:,} of {summary.exchanges:,} exchanges waited for a delayed ACK: "
         f"{held} held a small segment until {delayed} acknowledged the one before it, "
         f"{summary.wait_ms.p50:.1f} ms later (median){late}{few}"
     )

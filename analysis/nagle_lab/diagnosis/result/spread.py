@@ -36,7 +36,7 @@ def duration_text(ms: float) -> str:
 
 def times_text(count: int) -> str:
     """How often, in words."""
-    return "once" if count == 1 else f"{count} times"
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def plural(noun: str, count: int) -> str:

@@ -175,10 +175,10 @@ def _what_is_clean(evidence: VerdictInput) -> str:
             "never because Nagle's algorithm had held it"
         )
     if left_open := sum(evidence.unresolved.values()):
-        held = f"none proved to be held behind a delayed ACK, {left_open} undecided"
+        held = f"none proved to be held behind a delayed ACK, {left_open:,} undecided"
     else:
         held = "none held behind a delayed ACK"
-    return f"{evidence.exchanges} answered exchanges, {held}"
+    return f"{evidence.exchanges:,} answered exchanges, {held}"
 
 
 def _what_hinders(evidence: VerdictInput) -> str:
@@ -273,7 +273,7 @@ def _why_open(obstacle: Obstacle, whole: VerdictInput, *, was_asked: bool) -> tu
 
 
 def _exchanges_text(exchanges: int) -> str:
-    return f"{exchanges} answered {plural('exchange', exchanges)}"
+    return f"{exchanges:,} answered {plural('exchange', exchanges)}"
 
 
 HOW_TO_RECORD = {

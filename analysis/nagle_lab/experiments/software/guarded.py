@@ -198,7 +198,7 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     before, missing = (what_is_missing(one, selection.of(one)) for one in (result, other))
     if other.verdict is Verdict.STALL:
         held_by = "both ends" if s.held_by == "both" else f"the {s.held_by}"
-        share = f"{s.stalled_exchanges} of {s.exchanges} exchanges"
+        share = f"{s.stalled_exchanges:,} of {s.exchanges:,} exchanges"
         stalled = f"with TCP_NODELAY taken away, {share} stalled, held by {held_by}"
         protection, why = Protection.OPTION, f"the option protects it: {stalled}"
         if not _not_held(result, selection):  # with the option, small segments follow one another at once
@@ -213,12 +213,12 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     elif missing is Missing.SECOND_WRITE:
         protection = Protection.ONE_WRITE
         why = (
-            f"one write protects it: with TCP_NODELAY taken away, {s.exchanges} exchanges, each message in one "
+            f"one write protects it: with TCP_NODELAY taken away, {s.exchanges:,} exchanges, each message in one "
             "write, or in several that TCP_CORK or MSG_MORE joined, and none stalled"
         )
     elif other.verdict is Verdict.CLEAN:  # even if the first run had no second write, or too few exchanges
         protection = Protection.NOT_THE_OPTION
-        why = f"it is clean without TCP_NODELAY, too: {s.exchanges} exchanges, none stalled"
+        why = f"it is clean without TCP_NODELAY, too: {s.exchanges:,} exchanges, none stalled"
     else:
         protection = Protection.NOTHING_NEEDED
         reason = other.reason.removeprefix(f"{NOTHING_STALLS}: ")

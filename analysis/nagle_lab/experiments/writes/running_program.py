@@ -51,7 +51,7 @@ def not_clean_if_traced(result: Result, before: Result | None = None) -> Result:
         return result
     why = TRACED_ONLY
     if before and before.summary.stalled_exchanges:
-        counts = f"{before.summary.stalled_exchanges} of {before.summary.exchanges}"
+        counts = f"{before.summary.stalled_exchanges:,} of {before.summary.exchanges:,}"
         why = f"{counts} did before strace was attached, which slowed what it recorded"
     return result.concluded(Verdict.INCONCLUSIVE, f"{result.reason}; but {why}")
 

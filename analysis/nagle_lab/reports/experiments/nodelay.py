@@ -115,7 +115,7 @@ def _name(socket: HostSocket) -> str:
 def in_a_line(recording: ProgramRecording) -> str:
     """What was recorded, in a line: the verdict, and why."""
     s, verdict = recording.result.summary, recording.result.verdict
-    counts = f"{s.stalled_exchanges or 'none'} of {s.exchanges:,} exchanges stalled"
+    counts = f"{f'{s.stalled_exchanges:,}' if s.stalled_exchanges else 'none'} of {s.exchanges:,} exchanges stalled"
     said = counts if verdict is Verdict.STALL else recording.result.reason
     return f"{recording.name}: {verdict}, {said}".rstrip(", ")
 

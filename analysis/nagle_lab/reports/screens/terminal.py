@@ -186,14 +186,14 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
     packets = f"{source.packets:,} {plural('packet', source.packets)}"
     rows = [
         ("capture", f"{recorded_as} · {packets}, {source.tcp_packets:,} of TCP"),
-        ("connections", f"{s.connections} ({_handshakes(result)})" if s.connections else "none"),
+        ("connections", f"{s.connections:,} ({_handshakes(result)})" if s.connections else "none"),
         ("stalls on", stalled_connections(result)),
         ("exchanges", _exchanges(result)),
         ("delayed ACKs", _delayed_acks(s)),
         ("captured", _NEAR.get(s.captured_near or "")),
         *processes(result),
-        ("wait", _spread(s.wait_ms, f"in the {s.stalls} {plural('stall', s.stalls)}")),
-        ("exchange", _spread(s.exchange_ms, f"in all {s.exchanges} exchanges" if s.stalls else "")),
+        ("wait", _spread(s.wait_ms, f"in the {s.stalls:,} {plural('stall', s.stalls)}")),
+        ("exchange", _spread(s.exchange_ms, f"in all {s.exchanges:,} exchanges" if s.stalls else "")),
         *_by_server(s),
         *findings(result),
         *idle_gaps(result, slow=slow),
@@ -223,7 +223,7 @@ def _handshakes(result: Result) -> str:
     others = f"; {but}" if but else ""
     if connections == captured:
         return ("handshake captured" if connections == 1 else "all handshakes captured") + others
-    return f"{captured or 'no'} {plural('handshake', captured)} captured{others}"
+    return f"{f'{captured:,}' if captured else 'no'} {plural('handshake', captured)} captured{others}"
 
 
 def who(result: Result, writes: Writes | None, services: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
@@ -280,14 +280,14 @@ def _exchanges(result: Result) -> str:
     """How many exchanges there are, how many stalled if it is known, and in how many a stall would have been seen."""
     s = result.summary
     is_known = s.stalled_exchanges or result.verdict is Verdict.CLEAN
-    stalled = f", stalled {s.stalled_exchanges} ({s.stalled_share:.1%})" if is_known else ""
-    seen = "" if s.decided_exchanges == s.exchanges else f"; in {s.decided_exchanges} a stall would have been seen"
-    return f"{s.exchanges}{stalled}{seen}"
+    stalled = f", stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})" if is_known else ""
+    seen = "" if s.decided_exchanges == s.exchanges else f"; in {s.decided_exchanges:,} a stall would have been seen"
+    return f"{s.exchanges:,}{stalled}{seen}"
 
 
 def _delayed_acks(s: Summary) -> str:
     """How many pure ACKs were at least 20 ms late, by role; and whether stalls had other late ACKs, not counted."""
-    counted = ", ".join(f"{n} by the {role}" for role, n in s.delayed_acks_by.items() if n)
+    counted = ", ".join(f"{n:,} by the {role}" for role, n in s.delayed_acks_by.items() if n)
     if s.delayed_acks >= s.stalls:
         return counted or "none"
     others = f"with data, or sooner than {DELAYED // MS} ms"

@@ -80,7 +80,7 @@ def ends(result: Result, software: NodelaySetting | None = None) -> list[tuple[s
     translated = f" ({said})" if (said := answers_as(connection)) else ""
     between = f"client {connection.client} and server {connection.server}{translated}{named}"
     if result.summary.connections > 1:
-        between += f": the busiest connection, {connection.exchanges} of {result.summary.exchanges} exchanges"
+        between += f": the busiest connection, {connection.exchanges:,} of {result.summary.exchanges:,} exchanges"
     return [("between", between)]
 
 

@@ -38,7 +38,7 @@ def about_writes(writes: Writes) -> Rows:
 
 def pair_lines(group: Group) -> list[str]:
     """How many stalls, and both writes: where, the call, and how much it wrote."""
-    stalls = f"{group.stalls} {plural('stall', group.stalls)}"
+    stalls = f"{group.stalls:,} {plural('stall', group.stalls)}"
     first = f"{stalls}: {shown(group.trigger)}  {_call(group.trigger)} {_bytes(group.trigger_bytes)}"
     if group.one_write:
         return [first, "one write: its last segment was held behind its others"]
@@ -99,7 +99,7 @@ def _why_no_line(writes: Writes) -> Sequence[str]:
 
 
 def _compared(writes: Writes) -> str:
-    here = f"{writes.stalled_exchanges} of {writes.exchanges} exchanges stalled"
+    here = f"{writes.stalled_exchanges:,} of {writes.exchanges:,} exchanges stalled"
     if writes.untraced_exchanges is None:
         return f"all of this recording; the verdict is that of a traced run, in which {here}"
     if not writes.untraced_exchanges:
@@ -107,4 +107,4 @@ def _compared(writes: Writes) -> str:
     stalled, exchanges = writes.untraced_stalled_exchanges or 0, writes.untraced_exchanges
     shares = (writes.stalled_exchanges / writes.exchanges, stalled / exchanges)
     with_it, without = map(share, shares)
-    return f"{here} while traced ({with_it}), {stalled} of {exchanges} without tracing ({without})"
+    return f"{here} while traced ({with_it}), {stalled:,} of {exchanges:,} without tracing ({without})"
