@@ -153,6 +153,31 @@ def test_a_server_may_be_allowed_for_the_session(suite):
         assert (option, ended.code) == (option, code), ended.out
 
 
+def test_only_the_first_test_with_a_connection_of_the_session_is_clean_and_the_next_says_why(suite):
+    suite.write(
+        "test_shared.py",
+        """
+        import socket
+        import pytest
+        from net import ask, serve
+
+        pytestmark = pytest.mark.nagle(expect="clean")
+
+        @pytest.fixture(scope="session")
+        def client():
+            with socket.create_connection(serve("nodelay")) as s:
+                yield s
+
+        def test_first(client): ask(client)
+        def test_second(client): ask(client)
+        """,
+    )
+    ended = suite.run("--nagle")
+    assert (ended.code, ended.cases["test_first"].outcome) == (1, "passed"), ended.out
+    said = " ".join(ended.cases["test_second"].said.split())
+    assert "opened no connection to judge" in said and "with the session: give the test one of its own" in said
+
+
 def test_what_is_kept_where_it_is_asked_for(suite):
     suite.write("test_two.py", "from net import *\ndef test_clean(): talk('nodelay')\ndef test_nothing(): pass\n")
     for expected in (["session.pcapng", "test_two.py_test_clean.pcapng"], None):

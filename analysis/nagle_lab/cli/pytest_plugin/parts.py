@@ -11,6 +11,11 @@ from nagle_lab.diagnosis.result.result import Result, Stall
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.experiments.software.guarded import Selection, judge_recording
 
+_NONE_OPENED = (
+    "this test opened no connection to judge; those opened before it, maybe by a fixture of its class or of the "
+    "session, are judged with the session: give the test one of its own"
+)
+
 
 @dataclass(frozen=True)
 class JudgedPart:
@@ -55,7 +60,7 @@ def judge_part(capture: Path, loss: str, selection: Selection) -> JudgedPart:
     missing = what_is_missing(result, selection.of(result))
     reason = result.reason
     if inherited and missing is Missing.CONNECTIONS and result.verdict is Verdict.INCONCLUSIVE:
-        reason = "this test opened no connection to judge; connections opened before it are judged with the session"
+        reason = _NONE_OPENED
     return JudgedPart(result.verdict, reason, capture, result, missing)
 
 
