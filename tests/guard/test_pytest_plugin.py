@@ -178,6 +178,11 @@ def test_only_the_first_test_with_a_connection_of_the_session_is_clean_and_the_n
     assert "opened no connection to judge" in said and "with the session: give the test one of its own" in said
 
 
+def test_a_folder_without_a_name_is_not_the_working_directory(suite):
+    ended = suite.run("--nagle", "--nagle-keep=")
+    assert ended.code == 4 and "argument --nagle-keep: the name is empty: name a folder" in ended.err
+
+
 def test_what_is_kept_where_it_is_asked_for(suite):
     suite.write("test_two.py", "from net import *\ndef test_clean(): talk('nodelay')\ndef test_nothing(): pass\n")
     for expected in (["session.pcapng", "test_two.py_test_clean.pcapng"], None):

@@ -6,6 +6,7 @@ opened, and the session on all others (parts.py); the workers of pytest-xdist ge
 --nagle-trace a test that stalls runs once more (again.py). The summary comes at the end (session_summary.py).
 """
 
+import argparse
 import os
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -36,7 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run each test that stalls once more, under strace, and name its two writes",
     )
     group.addoption(
-        "--nagle-keep", metavar="DIR", help="keep every test's capture in DIR (default: only those of failures)"
+        "--nagle-keep",
+        metavar="DIR",
+        type=_folder,
+        help="keep every test's capture in DIR (default: only those of failures)",
     )
     group.addoption(
         "--nagle-port",
@@ -105,6 +109,12 @@ def nagle(request: pytest.FixtureRequest) -> "SoFar":
     if judge is None:
         pytest.skip("the fixture nagle needs pytest --nagle")
     return judge.so_far()
+
+
+def _folder(name: str) -> str:
+    if not name:  # of a variable that is not set: it would be the working directory
+        raise argparse.ArgumentTypeError("the name is empty: name a folder")
+    return name
 
 
 def _require_nagle(config: pytest.Config) -> None:
