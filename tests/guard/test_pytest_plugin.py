@@ -249,6 +249,7 @@ def test_what_passed_before_a_crash_is_kept(suite, folder):
         ("ports=80", "ports=80 is not a list"),
         ('allow=["here"]', "'here' is not an address and a port"),
         ("one_write=True", 'one_write=True needs expect="clean"'),
+        ("", 'it says nothing: write expect="clean", or leave it out'),
     ],
 )
 def test_a_wrong_marker_is_refused(arguments, says):

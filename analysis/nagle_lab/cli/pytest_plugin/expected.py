@@ -60,6 +60,8 @@ def expected_of(item: pytest.Item, options: Selection) -> ExpectedOfTest:
         for marker in reversed(markers):
             if marker.args:
                 raise ValueError(f"{marker.args[0]!r} must be a keyword argument: write expect={marker.args[0]!r}")
+            if not marker.kwargs:
+                raise ValueError('it says nothing: write expect="clean", or leave it out')
             said |= _read(marker.kwargs)
         if said.get("one_write") and said.get("expect") != CLEAN:
             raise ValueError('one_write=True needs expect="clean" beside it')
