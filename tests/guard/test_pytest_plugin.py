@@ -178,6 +178,12 @@ def test_only_the_first_test_with_a_connection_of_the_session_is_clean_and_the_n
     assert "opened no connection to judge" in said and "with the session: give the test one of its own" in said
 
 
+def test_reruns_by_workers_are_refused_in_a_line(suite):
+    suite.write("rerunfailures.py", "")
+    ended = suite.run("--nagle", "-n2", "-p", "rerunfailures")
+    assert ended.code == 4 and "add -p no:rerunfailures, or leave out -n" in ended.err and "Error:" not in ended.err
+
+
 def test_a_folder_without_a_name_is_not_the_working_directory(suite):
     ended = suite.run("--nagle", "--nagle-keep=")
     assert ended.code == 4 and "argument --nagle-keep: the name is empty: name a folder" in ended.err

@@ -13,9 +13,19 @@ from nagle_lab.cli.pytest_plugin.session_summary import SessionSummary
 from nagle_lab.cli.pytest_plugin.start import folder_for_captures, forget, require_linux
 from nagle_lab.errors import Exit, NagleLabError, last_line, printable, tell
 
+_NO_RERUNS = (
+    "--nagle: the workers of pytest-rerunfailures talk to the main process over TCP, which they cannot do from a "
+    "namespace: add -p no:rerunfailures, or leave out -n"
+)
+
 
 def prepare(config: pytest.Config) -> int | None:
-    """Let the workers start in namespaces; if that is not possible, says why and returns an exit code."""
+    """Let the workers start in namespaces; if that is not possible, says why and returns an exit code.
+
+    Raises pytest.UsageError for wrong options, and for a plugin whose workers could not reach this process.
+    """
+    if config.pluginmanager.hasplugin("rerunfailures"):
+        raise pytest.UsageError(_NO_RERUNS)
     try:
         require_linux()
         from nagle_lab.guard.recording.launchers import program  # noqa: PLC0415 - Linux only
