@@ -330,7 +330,7 @@ def test_a_ladder_says_that_data_was_not_held_before_full_segments_behind_the_tr
     assert re.search(said, out, re.DOTALL)
 
 
-@pytest.mark.parametrize("width", [60, 100])
+@pytest.mark.parametrize("width", [48, 60, 100])
 def test_a_ladder_fits_a_narrow_terminal(width):
     result = analyze(STALLED)
     screen = Console(width=width, file=io.StringIO())
