@@ -518,6 +518,14 @@ def test_a_narrow_terminal_has_the_port_whole_and_says_what_is_counted(capture):
         assert "python3 :80 " in shown and heads in shown
 
 
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_narrow_terminal_says_how_to_leave_and_has_the_port(capture, width):
+    screen = Screen("all interfaces", 30.0, view=seen(capture))
+    shown = drawn(screen, width, 24).splitlines()
+    assert shown[-1].startswith("q report  s sort ") and any(":80" in line and "STALL" in line for line in shown)
+    assert all(len(line.rstrip()) <= width for line in shown)
+
+
 @pytest.fixture
 def terminal(monkeypatch) -> Terminal:
     monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((0, 0)))

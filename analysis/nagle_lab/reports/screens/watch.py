@@ -31,8 +31,11 @@ ORDERS = {
     "exchanges": lambda row: -row.exchanges,
     "name": lambda row: (row.process or row.server, row.server),
 }
-KEYS = "s sort  / filter  c connections  f freeze  enter open  w write  q report"
+_LEAVE = "q report"
+KEYS = f"s sort  / filter  c connections  f freeze  enter open  w write  {_LEAVE}"
+_OPENED_KEYS = f"esc back  w write its packets  f freeze  {_LEAVE}"
 _HOLDER, _WIDE, _WIDEST = 100, 120, 140  # widths: for the column of who held; for all; the most used
+_NARROW = 50  # width below which there is no ladder, and the only figure is how much was lost
 _FIGURES = {"lost ms/s": 9, "stalls/s": 8, "wait ms": 7, "share": 5}  # headings and widths
 _MOST_PERIODS = 24  # that are listed
 _HEADINGS = 2  # lines above the table: column names and a rule; omitted if there is no room for a row
@@ -85,7 +88,10 @@ def identity(row: Row) -> tuple[str, str, str, str]:
 
 def render(screen: Screen, width: int, height: int) -> RenderableType:
     """The whole live screen as text, ``width`` columns by ``height`` lines."""
-    head, foot = Group(_head(screen), _counts(screen)), Text(_foot(screen), "dim", no_wrap=True, overflow="ellipsis")
+    head, foot = (
+        Group(_head(screen), _counts(screen)),
+        Text(_foot(screen, width), "dim", no_wrap=True, overflow="ellipsis"),
+    )
     room = height - 3
     row = screen.opened_row() if screen.opened else None
     body = _opened(screen, row, room) if row and screen.view else _overview(screen, min(width, _WIDEST), room)
@@ -114,12 +120,12 @@ def _counts(screen: Screen) -> Text:
     return Text(" · ".join(printable(part) for part in parts if part), "dim", no_wrap=True, overflow="ellipsis")
 
 
-def _foot(screen: Screen) -> str:
+def _foot(screen: Screen, width: int) -> str:
+    """The keys; the one to leave with comes first where not all have room."""
     if screen.typing:
         return f"filter: {screen.filter}▏ (enter: keep, esc: none)"
-    if screen.opened:
-        return "esc back  w write its packets  f freeze  q report"
-    return KEYS
+    keys = _OPENED_KEYS if screen.opened else KEYS
+    return keys if len(keys) <= width else "  ".join([_LEAVE, keys.removesuffix(_LEAVE)])
 
 
 def _overview(screen: Screen, width: int, room: int) -> list[RenderableType]:
@@ -142,7 +148,7 @@ def _overview(screen: Screen, width: int, room: int) -> list[RenderableType]:
 
 def _latest(screen: Screen, width: int) -> list[RenderableType]:
     latest = screen.view.latest if screen.view else None
-    if not latest:
+    if not latest or width < _NARROW:
         return []
     return [Text("the latest stall", "bold"), *ladder_text(_shortened(latest), width).split("\n")]
 
@@ -159,7 +165,7 @@ def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> Ta
     others = {"verdict": 12}
     others |= {"how sure": 8} if width >= _WIDE else {}
     others |= {"held by": 7} if width >= _HOLDER else {}
-    figures = {name: columns for name, columns in _FIGURES.items() if width >= _WIDE or name != "stalls/s"}
+    figures = {name: _FIGURES[name] for name in _shown_figures(width)}
     ends = [(_server(row), _client(row, screen.single)) for row in rows]
     room = width - sum(each + 1 for each in (others | figures).values()) - 1  # between the two
     widths = _widths([server for server, _ in ends], [client for _, client in ends], room)
@@ -176,6 +182,12 @@ def _table(rows: Sequence[Row], screen: Screen, width: int, selected: int) -> Ta
         values = _figures(row, screen.view.seconds)
         table.add_row(*cells, *(values[name] for name in figures), style="reverse" if number == selected else "")
     return table
+
+
+def _shown_figures(width: int) -> Sequence[str]:
+    if width < _NARROW:
+        return ["lost ms/s"]
+    return [name for name in _FIGURES if width >= _WIDE or name != "stalls/s"]
 
 
 def _verdict(row: Row, width: int) -> str:
