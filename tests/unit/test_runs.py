@@ -179,7 +179,7 @@ def connection(id_: int, client: str, server: str, *, port: int, stalls: int = 0
     ends = Endpoint(client, 40000 + id_, "client"), Endpoint(server, port, "server")
     first_stalled, repeated = 2 if stalls else None, exchanges - 1
     return Connection(
-        id_, *ends, 1, 50, True, 1448, exchanges, repeated, stalls, stalls, stalls, 0, first_stalled, 0, 0, sent
+        id_, *ends, 1, 50, True, 1448, exchanges, repeated, stalls, stalls, stalls, 0, 0, first_stalled, 0, 0, sent
     )
 
 

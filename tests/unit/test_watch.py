@@ -212,6 +212,20 @@ def test_programs_and_connections_each_have_their_own_verdict(capture):
     assert view.latest and view.latest.stall == whole.stalls[-1]
 
 
+def test_a_program_beside_another_has_the_verdict_that_it_has_alone(tmp_path):
+    """A stream without answers: a stall would have shown in what followed its ACKs."""
+    stream = Conversation(client=("10.0.0.9", 50000), server=("10.0.0.3", 81))
+    stream.handshake()
+    for _ in range(60):
+        stream.server_sends(60, after_ns=7 * MS)
+        stream.client_acks(after_ns=30 * US)
+    (alone,) = seen(recorded(tmp_path / "alone", stream.segments, [])).rows
+    beside = merge(talk(server_held).segments, stream.segments)
+    _, row = seen(recorded(tmp_path / "beside", beside, [])).rows
+    assert (alone.verdict, row.verdict) == (Verdict.CLEAN, Verdict.CLEAN)
+    assert alone.reason == analyze(tmp_path / "alone").reason
+
+
 def busy_host(tmp_path: Path, waiting: list[KernelAnswer]) -> Path:
     """A server whose held data leaves late, and one that waits for the ACK itself and is as quick as a kernel."""
     others = talk(prompt_release, client=("10.0.0.9", 50000), server=("10.0.0.3", 81)).segments

@@ -199,6 +199,8 @@ class Findings:
         full = involved.of_side("full_segment", candidates["side"])
         second_writes = (candidates["pure"] > 0) & (is_full(candidates["trigger_bytes"], full) == 0)
         _increase(involved, "followed", pick(involved.of, rows_where(second_writes)))
+        late = in_order([rows for why, rows in judged.rejected if why is not Rejected.NOT_LATE])
+        _increase(involved, "late_without_stall", pick(involved.of, late))
         self.rejected.update(judged.rejected_by)
         self.servers.add(candidates, involved, judged, asked)
         self.holds += judged.holds

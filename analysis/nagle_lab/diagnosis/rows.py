@@ -90,6 +90,7 @@ def _connection(row: tuple[Any, ...]) -> Connection:
         stalls=row[_AT["stalls"]],
         second_writes=row[_AT["followed"]],
         unresolved=row[_AT["unresolved"]],
+        late_without_stall=row[_AT["late_without_stall"]],
         first_stalled_exchange=first_stalled + 1 if first_stalled >= 0 else None,
         sent={"client": SentTotals(*_SENT[client](row)), "server": SentTotals(*_SENT[server](row))},
         lost_ms=ms_of(row[_AT["held"]]),

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from nagle_lab.capture.stored import write_whole
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.json_text import json_text
-from nagle_lab.diagnosis.result.reason import while_traced
+from nagle_lab.diagnosis.result.part import Part
+from nagle_lab.diagnosis.result.reason import stall_text, while_traced
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide, exit_code
+from nagle_lab.diagnosis.result.spread import nearest_rank
+from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import Exit
 from nagle_lab.runs.checks import (
@@ -227,28 +229,16 @@ def _without_unsure(
 
 def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     """The verdict on the connections under test of a single capture, by the analyzer's rule."""
-    result, total = capture.result, capture.under_test
-    if not capture.others.connections or result.verdict is Verdict.INVALID:
-        return result.verdict, result.reason
-    verdict, reason, _ = decide(
-        VerdictInput(
-            result.source.tcp_packets,
-            total.exchanges,
-            total.stalls,
-            result.quality.damage,
-            astray_share=result.quality.astray_share,
-            unresolved=result.quality.unresolved,
-        )
-    )
-    if verdict is not Verdict.STALL:
+    part, total = Part(), capture.under_test
+    for connection in capture.tested:
+        part.add(connection)
+    verdict, reason, _ = part.decide(capture.result)
+    if reason:
         return verdict, reason
     held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (total.held_by, total.delayed_by))
-    wait = None if capture.others.stalls else result.summary.wait_ms
-    return verdict, (
-        f"{total.stalled_exchanges:,} of {total.exchanges:,} exchanges on port {capture.port} waited for a delayed "
-        f"ACK: {held} held a small segment until {delayed} acknowledged the one before it"
-        + (f", {wait.p50:.1f} ms later (median)" if wait else "")
-    )
+    exchanges = f"{total.stalled_exchanges:,} of {total.exchanges:,} exchanges on port {capture.port}"
+    wait_ms = nearest_rank(sorted(stall.wait_ms for stall in capture.tested_stalls()), 50)
+    return verdict, stall_text(exchanges, held, delayed, wait_ms)
 
 
 def _elsewhere(captures: dict[str, RunCapture]) -> list[str]:

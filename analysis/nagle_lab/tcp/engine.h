@@ -139,7 +139,7 @@ typedef struct {
     uint8_t address[32];     /* of side 0, then of side 1 */
     uint8_t answers_as[16];  /* the address in segments of side 1 if it is not its own: this host translates */
     int32_t answers_as_port; /* and their port; otherwise both 0 */
-    int32_t unused;
+    int32_t late_without_stall; /* data after a late ACK that had not held it; filled in by the diagnosis */
     int8_t client;           /* its side */
     uint8_t syns;            /* both are in the capture */
     uint8_t server_first;    /* exchange 0 has no request: the server spoke first */

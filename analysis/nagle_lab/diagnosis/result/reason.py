@@ -33,10 +33,15 @@ def _stall_reason(summary: Summary) -> str:
         held, delayed = f"{held} each", "the other"
     late = f"; of these it was held for {summary.hold_ms} ms: it was written late" if _is_late(summary) else ""
     few = "; seen so seldom, it is likely, not certain: capture more exchanges" if _is_thin(summary) else ""
+    exchanges = f"{summary.stalled_exchanges:,} of {summary.exchanges:,} exchanges"
+    return stall_text(exchanges, held, delayed, summary.wait_ms.p50) + late + few
+
+
+def stall_text(exchanges: str, held: str, delayed: str, wait_ms: float) -> str:
+    """What stalled, in a sentence: which exchanges, the ends that held and delayed, and the median wait."""
     return (
-        f"{summary.stalled_exchanges:,} of {summary.exchanges:,} exchanges waited for a delayed ACK: "
-        f"{held} held a small segment until {delayed} acknowledged the one before it, "
-        f"{summary.wait_ms.p50:.1f} ms later (median){late}{few}"
+        f"{exchanges} waited for a delayed ACK: {held} held a small segment until {delayed} acknowledged the one "
+        f"before it, {wait_ms:.1f} ms later (median)"
     )
 
 

@@ -277,6 +277,7 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
     stalls: Count
     second_writes: Count  # how often a small segment followed the pure ACK of a small one before it
     unresolved: Count  # how often it was not clear whether an ACK released what followed
+    late_without_stall: Count  # how often data followed a late ACK that had not held it
     first_stalled_exchange: Frame | None  # counted from 1
     lost_ms: Number  # how long its data waited for delayed ACKs: the sum of its stalls' waits
     round_trip_holds_ms: Number  # how long its data waited for ACKs that were not delayed

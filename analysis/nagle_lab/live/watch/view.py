@@ -14,9 +14,10 @@ from nagle_lab.capture.writer import Pcapng
 from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.observed.enough import REPEATED
 from nagle_lab.diagnosis.proof.outcomes import Ground
+from nagle_lab.diagnosis.result.part import Part
 from nagle_lab.diagnosis.result.result import Connection, Result, Role, Stall
 from nagle_lab.diagnosis.result.spread import nearest_rank
-from nagle_lab.diagnosis.result.verdict import Verdict, VerdictInput, decide
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.evidence.excerpt import EndPair, segments, ways_of
 from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.live.watch.program_names import UNKNOWN, ProgramName, ProgramNames
@@ -34,7 +35,7 @@ Sure = Literal["certain", "likely", ""]
 
 
 @dataclass
-class Row:
+class Row(Part):
     """One server and a group of clients, or one connection, in the window.
 
     Times in ms; ``waits`` has one value per stall.
@@ -46,13 +47,7 @@ class Row:
     where: str = ""  # address of the client, or the number of clients
     clients: str = ""  # the process of all clients that are on this host; empty if there are several
     connections: "array[int]" = field(default_factory=lambda: array("q"))  # their numbers
-    packets: int = 0
-    exchanges: int = 0
-    stalled: int = 0
-    stalls: int = 0
-    unresolved: int = 0
     lost_ms: float = 0.0
-    one_way: int = 0  # connections of which only one end is seen
     waits: list[float] = field(default_factory=list)
     held_by: set[str] = field(default_factory=set)
     verdict: Verdict = Verdict.INCONCLUSIVE
@@ -92,20 +87,15 @@ class Row:
         """How sure the stalls are, in one word; empty without stalls."""
         return ("certain" if self.certain else "likely") if self.stalls else ""
 
-    def add(self, connection: Connection, ends: tuple[ProgramName, ProgramName]) -> None:
+    def take(self, connection: Connection, ends: tuple[ProgramName, ProgramName]) -> None:
         """Count a connection, with the processes at its server and its client."""
+        self.add(connection)
         for role, end in zip(_SERVER_FIRST, ends, strict=True):
             known = self.pids.setdefault(role, set())
             if end is not UNKNOWN and len(known) < MOST_PIDS:
                 known.add(end.pid)
         self.connections.append(connection.id)
-        self.packets += connection.packets
-        self.exchanges += connection.exchanges
-        self.stalled += connection.stalled_exchanges
-        self.stalls += connection.stalls
-        self.unresolved += connection.unresolved
         self.lost_ms += connection.lost_ms
-        self.one_way += connection.is_one_way
 
 
 @dataclass
@@ -235,7 +225,7 @@ class _Programs:
                 key, client = (OTHERS, "", ""), ""
             if key not in self._rows:
                 self._rows[key], self._clients[key] = Row(*key), (set(), set())
-        self._rows[key].add(connection, ends)
+        self._rows[key].take(connection, ends)
         self._clients[key][0].add(connection.client.ip)
         self._clients[key][1].update([client] if client else [])
         if connection.stalls:
@@ -257,7 +247,7 @@ def _single_rows(connections: Iterable[Connection], result: Result, names: Progr
         ends = names.ends_of(connection)
         process, client = (end.name for end in ends)
         row = rows[connection.id] = Row(str(connection.server), process, client, str(connection.client), client)
-        row.add(connection, ends)
+        row.take(connection, ends)
     _count_stalls(result.stalls, rows)
     return list(rows.values())
 
@@ -285,24 +275,8 @@ def _judged(rows: list[Row], result: Result, lossy: bool) -> list[Row]:
 
 
 def _judge(row: Row, result: Result, lossy: bool) -> tuple[Verdict, str]:
-    """The verdict on the connections of the row; that on the whole window if nothing in it counts."""
-    if result.verdict is Verdict.INVALID:
-        return result.verdict, result.reason
-    unresolved = {}
-    if row.unresolved:
-        most = max(result.quality.unresolved, key=lambda one: result.quality.unresolved[one], default=None)
-        unresolved = {most: row.unresolved} if most else {}
-    verdict, reason, _ = decide(
-        VerdictInput(
-            row.packets,
-            row.exchanges,
-            row.stalls,
-            one_way=row.one_way / len(row.connections),
-            astray_share=result.quality.astray_share,
-            unresolved=unresolved,
-            asked=result.quality.kernel_asked,
-        )
-    )
+    """The verdict on the connections of the row, and its reason."""
+    verdict, reason, _ = row.decide(result)
     if lossy and verdict is Verdict.CLEAN:
         return Verdict.INCONCLUSIVE, "packets were lost while recording"
     return verdict, reason
