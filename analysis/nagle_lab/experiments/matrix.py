@@ -11,6 +11,7 @@ from nagle_lab.errors import Exit, worst
 from nagle_lab.experiments.trials import TrialOutcome
 from nagle_lab.lab.scenarios.scenario import Claim, Scenario, Variant
 from nagle_lab.runs.figures import MEASURES, Figures, Measure, medians
+from nagle_lab.runs.manifest import Versions
 
 
 class Reproduction(StrEnum):
@@ -93,12 +94,27 @@ class VariantRow:
 
 
 @dataclass
+class Made:
+    """When a matrix was made, how long it took, and on what."""
+
+    started: str = ""  # UTC, ISO 8601
+    cpus: int | None = None
+    versions: Versions = field(default_factory=Versions)  # those of its first run
+    took_s: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, with the versions that are the same in every run."""
+        names = ("nagle_lab", "git_revision", "kernel", "docker", "compose")
+        return asdict(self) | {"versions": {name: getattr(self.versions, name) for name in names}}
+
+
+@dataclass
 class Matrix:
     """Rows in the order of the scenarios and their variants; ``repeat`` runs each."""
 
     rows: list[VariantRow]
     repeat: int
-    about: dict[str, Any] = field(default_factory=dict)  # the machine and the time, for the reports
+    made: Made = field(default_factory=Made)
 
     @property
     def planned(self) -> int:
@@ -131,7 +147,7 @@ class Matrix:
         """The matrix as JSON, for ``--json``."""
         return {
             "schema": SCHEMA,
-            **self.about,
+            **self.made.to_json(),
             "repeat": self.repeat,
             "runs": {"planned": self.planned, "done": self.done},
             "exit_code": int(self.code),

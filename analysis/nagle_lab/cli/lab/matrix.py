@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from nagle_lab.cli.shared.exports import require_outputs, write_wanted
 from nagle_lab.cli.shared.progress import RunsProgress
 from nagle_lab.errors import Exit, printable, tell
-from nagle_lab.experiments.matrix import Matrix, VariantRow, fill, plan
+from nagle_lab.experiments.matrix import Made, Matrix, VariantRow, fill, plan
 from nagle_lab.experiments.trials import TrialOutcome, attempt, make_run
 from nagle_lab.lab.folder import require_runs_folder
 from nagle_lab.lab.scenarios.parameters import refuse_misspelled
@@ -21,7 +20,7 @@ from nagle_lab.lab.scenarios.scenario_file import scenarios as all_scenarios
 from nagle_lab.reports.experiments.matrix import markdown, show_matrix
 from nagle_lab.reports.files.junit import junit, suites_of_matrix
 from nagle_lab.reports.screens.terminal import console
-from nagle_lab.runs.run import Run
+from nagle_lab.runs.manifest import Versions
 
 
 def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | None) -> Exit:
@@ -32,13 +31,13 @@ def command(scenarios: Sequence[str], repeat: int, runs: Path, **files: Path | N
     require_runs_folder(runs)
     matrix = plan(several, repeat)
     started, interrupted = time.monotonic(), False
-    matrix.about = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count()}
+    matrix.made = Made(datetime.now(UTC).isoformat(timespec="seconds"), os.cpu_count())
     try:
         with RunsProgress(matrix.planned) as progress:
-            fill(matrix, lambda row: _carry_out(row, runs, progress, matrix.about))
+            fill(matrix, lambda row: _carry_out(row, runs, progress, matrix.made))
     except KeyboardInterrupt:
         interrupted = True
-    matrix.about["took_s"] = round(time.monotonic() - started)
+    matrix.made.took_s = round(time.monotonic() - started)
     try:
         write_wanted(
             files,
@@ -66,18 +65,12 @@ def _page(matrix: Matrix) -> str:
     return matrix_page(matrix)
 
 
-def _carry_out(row: VariantRow, runs: Path, progress: RunsProgress, about: dict[str, Any]) -> TrialOutcome:
+def _carry_out(row: VariantRow, runs: Path, progress: RunsProgress, made: Made) -> TrialOutcome:
     stage = progress.begin(f"{row.scenario.name} {row.variant.name}")
     began = time.monotonic()
     run, outcome = attempt(lambda: make_run(row.scenario, row.variant, {}, runs, stage))
-    if run is not None:
-        about.setdefault("versions", _versions(run))
+    if run is not None and made.versions == Versions():
+        made.versions = run.manifest.versions
     ending = "as expected" if outcome.as_expected else printable(outcome.reason)
     progress.end(f"{outcome.name}, {ending}, {time.monotonic() - began:.1f} s", notable=not outcome.as_expected)
     return outcome
-
-
-def _versions(run: Run) -> dict[str, str | None]:
-    """The versions that are the same in every run of a matrix."""
-    versions = run.manifest.versions
-    return {name: getattr(versions, name) for name in ("nagle_lab", "git_revision", "kernel", "docker", "compose")}

@@ -149,7 +149,7 @@ def heading(matrix: Matrix) -> str:
 def summary(matrix: Matrix) -> str:
     """How many runs are as expected, and how long they took together."""
     missing = f", {matrix.planned - matrix.done} not made" if matrix.done < matrix.planned else ""
-    minutes, seconds = divmod(matrix.about.get("took_s", 0), 60)
+    minutes, seconds = divmod(matrix.made.took_s, 60)
     took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
     return f"{matrix.as_expected} of {matrix.done} runs as expected{missing}, in {took}"
 
@@ -161,11 +161,11 @@ def unexpected(matrix: Matrix) -> list[str]:
 
 def machine(matrix: Matrix) -> str:
     """When the matrix ran, and on which machine: kernel, processors, versions."""
-    about, versions = matrix.about, matrix.about.get("versions", {})
+    made, versions = matrix.made, matrix.made.versions
     repeat = f" Figures are medians of {matrix.repeat} runs." if matrix.repeat > 1 else ""
-    kernel = f"Linux {versions['kernel']}, " if versions.get("kernel") else ""
-    docker = f"Docker {versions['docker']}, " if versions.get("docker") else ""
-    return f"{str(about.get('started', ''))[:10]}, {kernel}{docker}{about.get('cpus')} CPUs.{repeat}"
+    kernel = f"Linux {versions.kernel}, " if versions.kernel else ""
+    docker = f"Docker {versions.docker}, " if versions.docker else ""
+    return f"{made.started[:10]}, {kernel}{docker}{made.cpus} CPUs.{repeat}"
 
 
 def markdown(matrix: Matrix) -> str:

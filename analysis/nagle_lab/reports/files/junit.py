@@ -90,7 +90,7 @@ def suites_of_matrix(matrix: "Matrix") -> list[Suite]:
             for row in rows
             for number, outcome in enumerate(row.outcomes, 1)
         ]
-        suites.append(Suite(scenario.name, cases, str(matrix.about.get("started", ""))))
+        suites.append(Suite(scenario.name, cases, matrix.made.started))
     return suites
 
 
