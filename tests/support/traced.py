@@ -84,7 +84,7 @@ def traced(tmp_path: Path, command: list[str], **place: Any) -> JudgedCommand:
     folder = tmp_path / "recorded"
     folder.mkdir()
     run = guard(command, folder, Selection(), **place)
-    return with_writes(run, command, **place)
+    return with_writes(run, **place)
 
 
 def writes_of(tmp_path: Path, command: list[str], **place: Any) -> Writes:

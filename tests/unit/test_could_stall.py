@@ -246,5 +246,5 @@ def test_what_protects_a_command_by_what_was_seen_in_either_run(monkeypatch, tmp
 def test_a_clean_that_rests_on_few_second_writes_says_so(diagnose, tmp_path, rest, says):
     result = diagnose(talk(rest, first=nodelay).segments)
     assert result.verdict is Verdict.CLEAN
-    run = JudgedCommand(Guarded(tmp_path, "a namespace", Outcome(status=0)), result)
-    assert dict(about_guarded(run, ["program"])).get("rests on") == says
+    run = JudgedCommand(Guarded(tmp_path, "a namespace", Outcome(status=0), ["program"]), result)
+    assert dict(about_guarded(run)).get("rests on") == says

@@ -207,10 +207,8 @@ def test_pauses_need_a_next_step_in_running_software_not_in_a_guarded_test(diagn
     result = diagnose(talk(thinks).segments)
     assert idle_gaps(result) != idle_gaps(result, slow=False)
     screen = Console(width=100, file=io.StringIO())
-    recorded = Guarded(Path("recording"), "on the interface lo", Outcome(status=0, took_s=1.0))
-    show_guarded(
-        JudgedCommand(recorded, result), command, ReportedCapture(result, Examples(), slow=not command), screen
-    )
+    recorded = Guarded(Path("recording"), "on the interface lo", Outcome(status=0, took_s=1.0), command)
+    show_guarded(JudgedCommand(recorded, result), ReportedCapture(result, Examples(), slow=not command), screen)
     assert screen.file.getvalue().count("a program paused, between its writes") == steps
 
 
@@ -468,13 +466,16 @@ def test_the_language_of_a_command_is_known_if_all_it_names_has_one(command, nam
     assert (found and (found[0].software, found[1])) == named
 
 
+def guarded(command: list[str], result: object, writes: SimpleNamespace) -> JudgedCommand:
+    return JudgedCommand(Guarded(Path("x"), "", Outcome(status=0), command), result, writes=writes)
+
+
 @pytest.mark.parametrize(
     ("writer", "says"), [("of-its-own", "the capture does not show"), ("ruby", "in Ruby, which")]
 )
 def test_the_language_of_the_command_is_not_taken_for_that_of_another_writer(diagnose, writer, says):
     held = SimpleNamespace(groups=[SimpleNamespace(held=replace(WRITE, command=writer), trigger=WRITE)], options=[])
-    run = SimpleNamespace(result=diagnose(talk(server_held).segments), writes=held)
-    ((title, _),) = to_paste(run, ["python3", "test.py"], None)
+    ((title, _),) = to_paste(guarded(["python3", "test.py"], diagnose(talk(server_held).segments), held), None)
     assert says in title
 
 
@@ -484,8 +485,8 @@ def test_each_language_that_held_is_named_once(diagnose):
         for name in ("python3", "ruby", "python3.11")
     ]
     held = SimpleNamespace(groups=groups, options=[])
-    run = SimpleNamespace(result=diagnose(talk(server_held).segments), writes=held)
-    titles = [title for title, _ in to_paste(run, ["./serve-and-ask"], None)]
+    run = guarded(["./serve-and-ask"], diagnose(talk(server_held).segments), held)
+    titles = [title for title, _ in to_paste(run, None)]
     assert ["in Python, which wrote" in titles[0], "in Ruby, which wrote" in titles[1], len(titles)] == [
         True,
         True,

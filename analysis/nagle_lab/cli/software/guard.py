@@ -117,7 +117,7 @@ def command(junit: Path | None = None, markdown: Path | None = None, html: Path 
             program = asked.command_line[0]
             error = NagleLabError(f"{program}: {outcome.problem}: {_not_started(program)}")
             tell(str(error))
-            exports.unusable(title(run, asked.command_line), error)
+            exports.unusable(title(run.guarded), error)
             return outcome.status
         if asked.trace and run.writes is None and run.both_sides is None:
             tell("--trace: there was nothing to trace, because the command did not stall")
@@ -140,7 +140,7 @@ def _run(folder: Path, selection: Selection, asked: GuardOptions, limit_s: float
     if not asked.trace:
         return run
     try:
-        return with_writes(run, asked.command_line, **how)
+        return with_writes(run, **how)
     except KeyboardInterrupt:  # what the first run has shown is said all the same
         return replace(run, writes=no_writes(run.result, "the traced run was interrupted"))
 
@@ -170,14 +170,14 @@ def _report(run: JudgedCommand, folder: RecordingFolder, asked: GuardOptions, ex
     packets = _packets(run, exports)
     reported = ReportedCapture(
         result.of_file(run.guarded.capture.name), packets, code, expected, run.writes,
-        title=title(run, asked.command_line), about=about_guarded(run, asked.command_line), took_s=outcome.took_s,
+        title=title(run.guarded), about=about_guarded(run), took_s=outcome.took_s,
         failure=outcome.failure,
-        slow=not asked.command_line, to_paste=to_paste(run, asked.command_line, packets.software),
+        slow=not asked.command_line, to_paste=to_paste(run, packets.software),
     )  # fmt: skip
     exports.capture(reported)
-    report = guard_json(run, asked.command_line, expected)
+    report = guard_json(run, expected)
     unwritten = _write({asked.json, run.guarded.folder / REPORT if asked.keep else None}, report, exports)
-    show_guarded(run, asked.command_line, reported, console(stderr=True))
+    show_guarded(run, reported, console(stderr=True))
     _explain_exit_code(run, asked, code, expected)
     if unwritten:
         tell(str(os_problem(unwritten)))

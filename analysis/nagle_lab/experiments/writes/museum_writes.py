@@ -97,7 +97,7 @@ def _traced(exhibit: Exhibit, cwd: Path, environment: dict[str, str], folder: Pa
         raise KeyboardInterrupt
     if problem := against(exhibit, exhibit.bad, first.result, outcome.status, folder):
         return TracedExhibit(exhibit, None, problem)
-    run = with_writes(first, command, cwd=cwd, environment=environment, output=output)
+    run = with_writes(first, cwd=cwd, environment=environment, output=output)
     problem = run.writes.problem if run.writes and not run.writes.groups else ""
     traced_s = run.traced.took_s if run.traced else 0.0
     return TracedExhibit(exhibit, run.writes, problem, outcome.took_s, traced_s)

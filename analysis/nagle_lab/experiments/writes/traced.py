@@ -32,7 +32,6 @@ _SLOWER, _AT_LEAST_S = 20, 60.0
 
 def with_writes(
     first: JudgedCommand,
-    command: Sequence[str],
     *,
     limit_s: float | None = None,
     network: bool = False,
@@ -60,7 +59,7 @@ def with_writes(
         programs = folder / _PROGRAMS if stacks else None
         if programs:
             programs.mkdir()
-        traced = strace_command.traced(command, folder / strace_command.CALLS, stacks=stacks)
+        traced = strace_command.traced(first.guarded.command, folder / strace_command.CALLS, stacks=stacks)
         announce(f"running it again under strace{', with native stacks' if stacks else ''}")
         guarded = run(traced, folder, limit_s=most_s, network=network, programs=programs, under_strace=True, **where)
         if guarded.outcome.interrupted and not first.guarded.outcome.interrupted:

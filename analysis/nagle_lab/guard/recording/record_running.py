@@ -60,7 +60,7 @@ def record_running(
     if outcome.problem and outcome.status is None:
         todo = "" if may_join_namespaces() or "docker" in way.before else ": run this as root"
         raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){todo}")
-    return Guarded(folder, way.name, outcome, str(target))
+    return Guarded(folder, way.name, outcome, what=str(target))
 
 
 def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:

@@ -36,7 +36,8 @@ class Guarded:
     folder: Path
     way: str
     outcome: Outcome
-    what: str = ""  # the running software that was recorded; empty for a command
+    command: Sequence[str] = ()  # empty: running software was recorded
+    what: str = ""  # that software; empty for a command
 
     @property
     def capture(self) -> Path:
@@ -113,7 +114,7 @@ def _through(these: Iterable[Way], job: Job, folder: Path) -> Guarded:
     for way in these:
         outcome = _run(way, job, folder)
         if not outcome.problem or not outcome.try_another_way:
-            return Guarded(folder, way.name, outcome)
+            return Guarded(folder, way.name, outcome, job.command)
         refused = refused or outcome.problem
     raise NagleLabError(
         f"no network namespace can be created here ({refused or 'nothing allows it'}): {why_no_namespace()}"

@@ -18,6 +18,7 @@ from nagle_lab.diagnosis.result.writes import Write, Writes
 from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_library, setting_by_name
 from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.recording.job import Outcome
+from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.reports.screens.terminal import facts, show_capture
 from nagle_lab.reports.words.next_steps import commands, ends, setting_of
 from nagle_lab.reports.words.phrases import server_ports
@@ -67,7 +68,7 @@ class GuardReport(msgspec.Struct, frozen=True):
     result: msgspec.Raw  # nagle-lab/1, of the capture
 
 
-def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) -> str:
+def guard_json(run: JudgedCommand, expected: Verdict) -> str:
     """A guarded command as JSON, on one line."""
     outcome, sides = run.guarded.outcome, run.both_sides
     other = None
@@ -79,7 +80,7 @@ def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) ->
         )  # fmt: skip
     report = GuardReport(
         schema=SCHEMA,
-        command=[part.encode("utf-8", "backslashreplace").decode() for part in command],
+        command=[part.encode("utf-8", "backslashreplace").decode() for part in run.guarded.command],
         verdict=run.result.verdict,
         reason=run.result.reason,
         expected=expected,
@@ -95,11 +96,11 @@ def guard_json(run: JudgedCommand, command: Sequence[str], expected: Verdict) ->
     return json_text(report) + "\n"
 
 
-def about_guarded(run: JudgedCommand, command: Sequence[str]) -> list[tuple[str, str]]:
+def about_guarded(run: JudgedCommand) -> list[tuple[str, str]]:
     """Names and values: how it was recorded, which connections were judged, and what the second run showed."""
     outcome = run.guarded.outcome
     about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
-    if not command:
+    if not run.guarded.command:
         about[0] = ("recorded", f"{run.guarded.way}, for {outcome.took_s:.1f} s")
     judged = run.selection.of(run.result)
     if len(judged) < len(run.result.connections):
@@ -117,10 +118,10 @@ def about_guarded(run: JudgedCommand, command: Sequence[str]) -> list[tuple[str,
     return about
 
 
-def show_guarded(run: JudgedCommand, command: Sequence[str], reported: ReportedCapture, screen: Console) -> None:
+def show_guarded(run: JudgedCommand, reported: ReportedCapture, screen: Console) -> None:
     """Print the verdict, its basis, and what to do next."""
     show_capture(reported, screen, [*reported.about, *ends(run.result, reported.packets.software)])
-    if command and (step := _next(run)):
+    if run.guarded.command and (step := _next(run)):
         screen.print(facts([("next", step)]))
 
 
@@ -139,20 +140,20 @@ def _next(run: JudgedCommand) -> str:
     return ""
 
 
-def to_paste(
-    run: JudgedCommand, command: Sequence[str], software: NodelaySetting | None
-) -> list[tuple[str, list[str]]]:
+def to_paste(run: JudgedCommand, software: NodelaySetting | None) -> list[tuple[str, list[str]]]:
     """The lines to paste; for a guarded command, which has ended with its namespace, only what its code must set."""
-    if command and cleared(run.writes):
+    if not run.guarded.command:
+        return commands(run.result, software)
+    if cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
-    if command and run.writes and run.writes.groups:
+    if run.writes and run.writes.groups:
         known = _languages(run.writes)
         return [setting_of(*each) for each in known] or commands(run.result, software, running=False)
-    if command and not software and (named := language_of_command(command)):
+    if not software and (named := language_of_command(run.guarded.command)):
         return commands(
             run.result, named[0], running=False, known_by=f"the language of {named[1]}, if that holds the data"
         )
-    return commands(run.result, software, running=not command)
+    return commands(run.result, software, running=False)
 
 
 def language_of_command(command: Sequence[str]) -> tuple[NodelaySetting, str] | None:
@@ -204,11 +205,11 @@ def language(held: Write, trigger: Write) -> tuple[NodelaySetting, str] | None:
     return (setting_there, f"which wrote what was held ({held.command})") if setting_there else None
 
 
-def title(run: JudgedCommand, command: Sequence[str]) -> str:
+def title(guarded: Guarded) -> str:
     """What was guarded: the command as in a shell, shortened if it is long, or the running software."""
-    if not command:
-        return run.guarded.what
-    text = shlex.join(command)
+    if not guarded.command:
+        return guarded.what
+    text = shlex.join(guarded.command)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
