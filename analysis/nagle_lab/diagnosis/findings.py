@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeVar
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
@@ -69,7 +70,13 @@ def find(
     """
     seen_again = mark_seen_again(tables.connection)
     unwanted = leave_out_others(tables.connection, only) if only else Unwanted()
-    findings = Findings(tables, totals, unwanted, are_some_left_out=bool(seen_again or unwanted.connections))
+    findings = Findings(
+        tables,
+        totals,
+        unwanted,
+        are_some_left_out=bool(seen_again or unwanted.connections),
+        is_of_both_ends=both_ends is not None and both_ends.are_at_both,
+    )
     setting = Setting(
         resolution=totals.resolution,
         astray_share=findings.astray.share,
@@ -79,11 +86,10 @@ def find(
     )
     if both_ends:
         both_ends.leave_out(seen_again)
-        findings.is_of_both_ends = both_ends.are_at_both
     judge = Judge(tables, setting, findings.resolution, answers, paths or KnownPaths(), both_ends)
     for decided in judge.decide():
         findings.add(decided)
-    findings.sum_up()
+    findings.finish()
     return findings
 
 
@@ -114,14 +120,21 @@ class Findings:
     idle : idle gaps by cause
     held, delayed, undecided : the ends that held, that delayed, and that may have held
     unwanted : connections that are not to be judged
-    sums : over all connections
     """
 
-    def __init__(self, tables: Tables, totals: EngineTotals, unwanted: Unwanted, *, are_some_left_out: bool) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        totals: EngineTotals,
+        unwanted: Unwanted,
+        *,
+        are_some_left_out: bool,
+        is_of_both_ends: bool,
+    ) -> None:
         self.connections = tables.connection
         self.stalls = tables.candidate  # each chunk of candidates is replaced by its stalls: see _keep
         self._kept = 0
-        self.is_of_both_ends = False
+        self.is_of_both_ends = is_of_both_ends
         self.wait, self.release, self.ack_timer = Durations(1_000), Durations(1), Durations(1_000)
         self.rejected: Counter[Rejected] = Counter(dict.fromkeys(Rejected, 0))
         self.grounds: Counter[Ground] = Counter()
@@ -134,7 +147,7 @@ class Findings:
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
         self.idle: idle_gaps.CauseTotals = {}
         self.held, self.delayed, self.undecided = Ends(), Ends(), Ends()
-        self.servers = Servers()
+        self.servers = Servers(tables.connection)
         self.unwanted, self._are_some_left_out = unwanted, are_some_left_out
         self.sent_late, self._is_data_only = 0, totals.is_data_only
         for gaps in chunks(tables.idle_gap):
@@ -167,13 +180,16 @@ class Findings:
             self._count_stalls(stalls, candidates, involved)
             add_all(self.ack_timer, pick(ack_delay, stalls))
 
-    def sum_up(self) -> None:
-        """Sum up over all connections, after the last candidates."""
+    def finish(self) -> None:
+        """Keep only the stalls, and order the counts, after the last candidates."""
         self.grounds = _in_order_of(Ground, self.grounds)
         self.obstacles = _in_order_of(Obstacle, self.obstacles)
         self.stalls.cut(self._kept)
-        self.servers.sum_up(self.connections)
-        self.sums = Sums(self.connections)
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Over all connections, once all candidates are decided."""
+        return Sums(self.connections)
 
     @property
     def late_without_stall(self) -> int:

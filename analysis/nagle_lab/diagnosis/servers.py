@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from functools import cached_property
 
 from nagle_lab.diagnosis.ends import ROLES
 from nagle_lab.diagnosis.observed.columns import Column, Columns, groups, how_often, pick, rows_where
@@ -19,16 +20,16 @@ MOST_LISTED = 20
 class Servers:
     """Stalls, and candidates that are left open or had a late ACK, by the server of their connection.
 
-    Servers are known by the numbers of their programs.
+    Servers are known by the numbers of their programs. ``connections`` are all those of the capture.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, connections: Table) -> None:
+        self._connections = connections
         self._stalls: dict[int, Counter[Role]] = defaultdict(Counter)  # by who held
         self._open: dict[int, Counter[Obstacle]] = defaultdict(Counter)
         self._asked: dict[int, Counter[Obstacle]] = defaultdict(Counter)  # of these, how often the kernel was asked
         self._late: Counter[int] = Counter()
         self._connection: dict[int, int] = {}  # one of each server that has stalls, or something open
-        self._totals: _Totals  # once they are summed up
 
     def add(self, candidates: Columns, involved: Involved, judged: Judged, asked: set[int]) -> None:
         """Add what was decided about these candidates, except the stalls; the kernel was ``asked`` about
@@ -59,11 +60,12 @@ class Servers:
             row = int(rows[group[0]])
             self._connection.setdefault(int(server[row]), int(involved.numbers[involved.of[row]]))
 
-    def sum_up(self, connections: Table) -> None:
-        """Sum up the connections of these servers; after this nothing is added."""
-        client = connections.layout.columns["client"]
-        rows = ((number, connections.row(one)) for number, one in self._connection.items())
-        self._totals = _Totals({packed_end(row, 1 - row[client]): number for number, row in rows}, connections)
+    @cached_property
+    def _totals(self) -> "_Totals":
+        """Over the connections of these servers, once all candidates are decided."""
+        client = self._connections.layout.columns["client"]
+        rows = ((number, self._connections.row(one)) for number, one in self._connection.items())
+        return _Totals({packed_end(row, 1 - row[client]): number for number, row in rows}, self._connections)
 
     def evidence(self) -> dict[str, VerdictInput]:
         """The input of a verdict for each server with two or more candidates left open, by address and port, most
