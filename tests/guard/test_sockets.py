@@ -116,7 +116,8 @@ def test_without_rights_one_line_says_what_is_missing():
         assert (code, str(program.pid) in out) == (0, False)
         (line,) = err.splitlines()
         others = r"(; \d+ other network namespaces? \(needs CAP_SYS_ADMIN\))?"  # of whatever else runs
-        said = rf"nagle-lab: not shown: the sockets of \d+ processes \(needs CAP_SYS_PTRACE\){others}: run it as root"
+        sockets = r"the sockets of \d+ processes \(needs CAP_SYS_PTRACE\)"
+        said = rf"nagle-lab: not shown: {sockets}{others}: run this as root"
         assert re.fullmatch(said, line), line
         code, out, err = nagle_lab("sockets", "--pid", program.pid, before=NOBODY)
         expected = f"nagle-lab: process {program.pid} cannot be inspected (needs CAP_SYS_PTRACE): run this as root\n"

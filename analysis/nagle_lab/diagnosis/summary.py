@@ -244,17 +244,18 @@ def _spread(durations: Durations) -> Spread | None:
     return None if percentiles is None else Spread(*(round(value / 1e3, 3) for value in percentiles))
 
 
-# Edges of the bins of a histogram, µs: 20 per power of ten; the last bin has no end.
-EDGES = sorted({0, *(math.ceil(10 ** (place / 20) - 1e-9) for place in range(240))})
+# Where the bins of a histogram begin, and where they end, µs: 20 per power of ten. The last has no end: ten times its
+# begin stands for it.
+BEGINS = sorted({0, *(math.ceil(10 ** (place / 20) - 1e-9) for place in range(240))})
+ENDS = [*BEGINS[1:], BEGINS[-1] * 10]
 
 
 def _histogram(durations: Durations) -> Histogram:
     """The histogram of durations counted in µs."""
-    counts = dict.fromkeys(range(len(EDGES)), 0)
+    counts = dict.fromkeys(range(len(BEGINS)), 0)
     for steps, count in durations.counts.items():
-        counts[bisect_right(EDGES, steps) - 1] += count
-    edges = [*(edge / 1e3 for edge in EDGES), EDGES[-1] / 1e2]
-    bins = [(edges[place], edges[place + 1], count) for place, count in counts.items() if count]
+        counts[bisect_right(BEGINS, steps) - 1] += count
+    bins = [(BEGINS[place] / 1e3, ENDS[place] / 1e3, count) for place, count in counts.items() if count]
     return Histogram(len(durations), round(durations.total / 1e6, 3), bins)
 
 

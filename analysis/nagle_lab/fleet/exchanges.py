@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nagle_lab.diagnosis.summary import EDGES
+from nagle_lab.diagnosis.summary import BEGINS, ENDS
 from nagle_lab.tcp.tables import Table
 
 HOUR_NS = 3_600_000_000_000
 _HOURS, _BINS = 21, 8  # their bits in a key; the connection has the other bits
-_EDGES = np.array(EDGES, np.int64)  # µs
-Counts = npt.NDArray[np.int64]
+_BEGINS, _ENDS = np.array(BEGINS, np.int64), np.array(ENDS, np.int64)  # of the bins, µs
+Numbers = npt.NDArray[np.int64]
+ExchangeCounts = Numbers
 """Rows of a key, the number of exchanges with it, and their total duration, ns: (n, 3)."""
 Rows = Any
 """Packed rows of a layout (tcp/layout.py) as a structured array: (n,)."""
@@ -24,7 +25,7 @@ def rows_of(table: Table) -> Iterator[Rows]:
         yield np.frombuffer(packed, table.layout.dtype)
 
 
-def counted(exchanges: Table) -> Counts:
+def counted(exchanges: Table) -> ExchangeCounts:
     """Counts the answered exchanges in these rows (``exchange`` in tcp/engine.h) by connection, hour of request and
     length.
     """
@@ -33,13 +34,13 @@ def counted(exchanges: Table) -> Counts:
         answered = rows[rows["total"] >= 0]
         steps = np.rint(answered["total"] / 1_000).astype(np.int64)  # as Durations rounds
         hour = np.clip(answered["asked"] // HOUR_NS, 0, (1 << _HOURS) - 1)
-        length = np.searchsorted(_EDGES, steps, "right") - 1
+        length = np.searchsorted(_BEGINS, steps, "right") - 1
         key = (answered["connection"].astype(np.int64) << _HOURS | hour) << _BINS | length
         found = summed(np.concatenate([found, np.stack([key, np.ones_like(key), answered["total"]], 1)]))
     return found
 
 
-def summed(rows: Counts) -> Counts:
+def summed(rows: ExchangeCounts) -> ExchangeCounts:
     """One row for each key, in ascending order."""
     if not len(rows):
         return rows
@@ -48,20 +49,19 @@ def summed(rows: Counts) -> Counts:
     return np.concatenate([rows[begins, :1], np.add.reduceat(rows[:, 1:], begins)], 1)
 
 
-def by_server(rows: Counts, server: npt.NDArray[np.int32]) -> Counts:
+def by_server(rows: ExchangeCounts, server: npt.NDArray[np.int32]) -> ExchangeCounts:
     """Counts by server from counts by connection: ``server`` has each connection's server number; -1 is left out."""
     of = server[rows[:, 0] >> (_HOURS + _BINS)].astype(np.int64)
     key = (of << (_HOURS + _BINS)) | (rows[:, 0] & ((1 << (_HOURS + _BINS)) - 1))
     return summed(np.concatenate([key[:, None], rows[:, 1:]], 1)[of >= 0])
 
 
-def parts(rows: Counts) -> tuple[Counts, Counts, Counts]:
+def parts(rows: ExchangeCounts) -> tuple[Numbers, Numbers, Numbers]:
     """The parts of a key: who, the hour since 1970, and the bin."""
     key = rows[:, 0]
     return key >> (_HOURS + _BINS), (key >> _BINS) & ((1 << _HOURS) - 1), key & ((1 << _BINS) - 1)
 
 
-def edges_ms(bins: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The edges of bins, ms; the last bin has no upper edge, and ten times its lower edge stands for it."""
-    ends = np.append(_EDGES[1:], _EDGES[-1] * 10)
-    return _EDGES[bins] / 1e3, ends[bins] / 1e3
+def edges_ms(bins: Numbers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The edges of bins, ms."""
+    return _BEGINS[bins] / 1e3, _ENDS[bins] / 1e3

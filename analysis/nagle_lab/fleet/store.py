@@ -8,7 +8,7 @@ from urllib.parse import quote
 import numpy as np
 
 from nagle_lab.diagnosis.result.json_text import json_text
-from nagle_lab.fleet.exchanges import HOUR_NS, Counts, Rows, by_server, edges_ms, parts, rows_of, summed
+from nagle_lab.fleet.exchanges import HOUR_NS, ExchangeCounts, Rows, by_server, edges_ms, parts, rows_of, summed
 from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 from nagle_lab.fleet.series import Series
@@ -124,7 +124,8 @@ def _null(values: Any, where: Any) -> Any:
     return extra("pyarrow").array(values, mask=np.asarray(where))
 
 
-def _stalls(rows: Rows, stalls: Rows, reads: Sequence[FileRead]) -> dict[str, Any]:
+def _stalls(rows: Rows, connections: Rows, reads: Sequence[FileRead]) -> dict[str, Any]:
+    """Of stalls (n,), and the connection of each (n,)."""
     firsts = np.array([read.first_frame for read in reads if read.packets])
     paths = np.array([read.path for read in reads if read.packets], object)
     at = np.searchsorted(firsts, rows["release_frame"], "right") - 1
@@ -141,11 +142,11 @@ def _stalls(rows: Rows, stalls: Rows, reads: Sequence[FileRead]) -> dict[str, An
         "release_us": np.round(rows["ack_to_release"] / 1e3, 3),
         "trigger_bytes": rows["trigger_bytes"],
         "released_bytes": rows["released_bytes"],
-        **_server(stalls),
+        **_server(connections),
     }
     for end, side in (("held", rows["side"]), ("delayed", 1 - rows["side"])):
-        columns[f"{end}_ip"], columns[f"{end}_port"] = _end(stalls, side)
-        columns[f"{end}_role"] = np.where(side == stalls["client"], "client", "server").astype(object)
+        columns[f"{end}_ip"], columns[f"{end}_port"] = _end(connections, side)
+        columns[f"{end}_role"] = np.where(side == connections["client"], "client", "server").astype(object)
     return columns
 
 
@@ -178,7 +179,7 @@ def _connections(rows: Rows) -> dict[str, Any]:
     }
 
 
-def _counts(stretches: Sequence[Stretch], out: Folder) -> Iterator[Counts]:
+def _counts(stretches: Sequence[Stretch], out: Folder) -> Iterator[ExchangeCounts]:
     """The exchanges of each stretch."""
     for stretch in stretches:
         yield from (as_counts(content) for _, content in events_of(stretch.key, out, (EXCHANGES,)))
@@ -198,7 +199,7 @@ def _servers(connections: Table) -> tuple[Any, list[tuple[str, int]]]:
     return of, list(numbers)
 
 
-def _exchanges(connections: Table, exchanges: Iterable[Counts]) -> tuple[dict[str, Any], Any]:
+def _exchanges(connections: Table, exchanges: Iterable[ExchangeCounts]) -> tuple[dict[str, Any], Any]:
     of, servers = _servers(connections)
     rows = np.empty((0, 3), np.int64)
     for some in exchanges:

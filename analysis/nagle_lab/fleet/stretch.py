@@ -21,7 +21,7 @@ from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.records import Facts, Position, Trouble, TroubleKind
 from nagle_lab.capture.window import WINDOW_BYTES
 from nagle_lab.errors import NagleLabError
-from nagle_lab.fleet.exchanges import Counts, counted
+from nagle_lab.fleet.exchanges import ExchangeCounts, counted
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import File, Series
 from nagle_lab.tcp import make_engine
@@ -209,7 +209,7 @@ def _window(file: File, part: Part) -> int:
 # Events ------------------------------------------------------------------------------------------------
 
 
-def _write(file: IO[bytes], engine: Engine, exchanges: Counts, reads: Sequence[FileRead]) -> None:
+def _write(file: IO[bytes], engine: Engine, exchanges: ExchangeCounts, reads: Sequence[FileRead]) -> None:
     """What was found, in frames of bounded size."""
     compress = zstandard.ZstdCompressor(write_checksum=True).compress
 
@@ -245,7 +245,7 @@ def events_of(key: str, out: Folder, wanted: Collection[int]) -> Iterator[tuple[
                 ) from error
 
 
-def as_counts(content: bytes) -> Counts:
+def as_counts(content: bytes) -> ExchangeCounts:
     """The rows of an EXCHANGES frame."""
     return np.frombuffer(content, np.int64).reshape(-1, 3)
 

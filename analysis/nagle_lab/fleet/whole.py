@@ -8,7 +8,7 @@ import numpy as np
 from nagle_lab.diagnosis.findings import Findings, find
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.summary import summarize
-from nagle_lab.fleet.exchanges import Counts, counted
+from nagle_lab.fleet.exchanges import ExchangeCounts, counted
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.stretch import EVENTS, FILES, FileRead, Stretch, as_reads, events_of, resumed
 from nagle_lab.tcp import make_engine
@@ -23,7 +23,7 @@ class SeriesResult:
     result: Result
     findings: Findings
     counted: EngineTotals
-    closing: Counts
+    closing: ExchangeCounts
     reads: list[FileRead]
 
 

@@ -4,6 +4,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+NAME_KEPT = 15  # bytes of a process's name that the kernel keeps (TASK_COMM_LEN)
+
+
+def undeleted(path: str) -> str:
+    """The path of an open or mapped file, without the kernel's suffix for one that is gone since."""
+    return path.removesuffix(" (deleted)")
+
 
 def every_pid() -> list[int]:
     """The PIDs of all processes."""

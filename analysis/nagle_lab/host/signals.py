@@ -7,6 +7,8 @@ from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # with which people and systems end programs
 
+LAST_PACKETS_S = 2.0  # after Ctrl-C, for the writer of a pipe that is read to send what it still has
+
 Handler = Callable[[int, FrameType | None], object]
 
 

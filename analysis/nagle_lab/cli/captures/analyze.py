@@ -19,14 +19,11 @@ from nagle_lab.diagnosis.analysis import Analysis, analyze_same_traffic
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell, worst
 from nagle_lab.evidence.file_names import distinct_names
-from nagle_lab.host.signals import handling
+from nagle_lab.host.signals import LAST_PACKETS_S, handling
 from nagle_lab.tcp.arrays import numpy
 
 # ruff: noqa: PLC0415 (imports inside functions: a capture must not wait for what only runs and pairs need, and while
 # a large one is read, the rest is imported)
-
-
-_LAST_PACKETS_S = 2.0  # for the writer of a pipe, after Ctrl-C
 
 
 class CtrlC:
@@ -55,7 +52,7 @@ class CtrlC:
         if self.pressed:
             self._end_input()
         self.pressed = True
-        signal.setitimer(signal.ITIMER_REAL, _LAST_PACKETS_S)
+        signal.setitimer(signal.ITIMER_REAL, LAST_PACKETS_S)
 
     def _end_input(self, *_: object) -> None:
         """A read(2) that waits on the pipe finds the end of a file after the signal."""

@@ -7,6 +7,7 @@ from nagle_lab.cli.shared.options import require_only_one
 from nagle_lab.errors import Exit, tell
 from nagle_lab.live.sockets.inventory import inventory
 from nagle_lab.live.sockets.processes import of_container, with_children
+from nagle_lab.live.sockets.rights import AS_ROOT
 from nagle_lab.reports.screens.sockets import MOST, show_sockets, sockets_json
 from nagle_lab.reports.screens.terminal import console
 
@@ -19,7 +20,7 @@ def command(pid: int | None, container: str | None, port: int | None, every: boo
     else:
         show_sockets(found, console(at_most=120), None if every else MOST, _as_root())
     if found.missing:
-        tell(f"not shown: {'; '.join(found.missing)}{': run it as root' if os.geteuid() else ''}")
+        tell(f"not shown: {'; '.join(found.missing)}{AS_ROOT}")
     return Exit.OK
 
 

@@ -27,6 +27,11 @@ class Way:
     before: tuple[str, ...] = ()  # the command that starts the program inside
     namespace: NamespaceState = NamespaceState.TO_MAKE
 
+    @property
+    def is_container(self) -> bool:
+        """Whether that is a container."""
+        return "docker" in self.before
+
 
 def ways() -> Iterator[Way]:
     """The ways that may work here, cheapest first; each is looked for only after the one before it failed.

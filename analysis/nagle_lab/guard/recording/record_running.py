@@ -58,7 +58,7 @@ def record_running(
     if outcome.problem.startswith(DISK_FULL) and outcome.status is None:
         raise NagleLabError(outcome.problem)
     if outcome.problem and outcome.status is None:
-        todo = "" if may_join_namespaces() or "docker" in way.before else ": run this as root"
+        todo = "" if may_join_namespaces() or way.is_container else ": run this as root"
         raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){todo}")
     return Guarded(folder, way.name, outcome, what=str(target))
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from nagle_lab.host import children
+from nagle_lab.host.proc import undeleted
 
 _EVERY_S = 0.02  # half of the shortest hold
 _MOST = 64
-_DELETED = " (deleted)"  # the kernel's suffix of a file that is gone
 
 
 class ProgramKeeper(threading.Thread):
@@ -33,7 +33,7 @@ class ProgramKeeper(threading.Thread):
                     self._see(Path(f"/proc/{pid}"))
 
     def _see(self, process: Path) -> None:
-        path = str((process / "exe").readlink()).removesuffix(_DELETED)
+        path = undeleted(str((process / "exe").readlink()))
         if path not in self._open and len(self._open) < _MOST and _has_socket(process):
             self._open[path] = os.open(process / "exe", os.O_RDONLY | os.O_CLOEXEC)
 

@@ -23,6 +23,7 @@ from nagle_lab.guard.tracing.strace_lines import (
     unescaped,
     way_of,
 )
+from nagle_lab.host.proc import NAME_KEPT
 
 MARK = "/proc/nagle-lab;"  # the beginning of the path that a hook names right before a call
 
@@ -58,7 +59,6 @@ def _pairs(path: Path) -> dict[int, int]:
     return {int(pair[0]): int(pair[1]) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))}
 
 
-_KEPT = 15  # characters of a name that the kernel keeps (TASK_COMM_LEN)
 _ThreadFd = tuple[int, int]  # a thread, and a file descriptor in its own numbering
 _ProcessFd = tuple[int, int]  # a process, and a file descriptor of it
 
@@ -124,7 +124,7 @@ class _Reader:
         if not (started := self._started.get(process)):
             return line.command
         before, since = started
-        is_renamed = line.thread == process and line.command not in (before, since[:_KEPT])
+        is_renamed = line.thread == process and line.command not in (before, since[:NAME_KEPT])
         return line.command if is_renamed else since
 
     def _mark(self, thread: int, arguments: str) -> None:

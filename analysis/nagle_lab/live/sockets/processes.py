@@ -14,14 +14,13 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.host.children import descendants
 from nagle_lab.host.docker import container_names, require_docker_rights
 from nagle_lab.host.namespace import namespace_of
-from nagle_lab.host.proc import every_pid
+from nagle_lab.host.proc import NAME_KEPT, every_pid
 from nagle_lab.live.sockets.rights import AS_ROOT
 
 _ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O
 _LXC = re.compile(r"/lxc(?:\.payload)?[./]([^/.\n]+)")
 _SHORT = 12  # digits of an id, as Docker shows it
 _SOCKET = "socket:["
-_KEPT = 15
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -113,7 +112,7 @@ def _process(pid: int) -> Process | None:
 def process_name(pid: int) -> str:
     """The name of a process; empty if it has ended.
 
-    The kernel keeps 15 bytes of it (TASK_COMM_LEN); a longer one is completed from the command line.
+    The kernel keeps only the beginning of a long one, which is completed from the command line.
     """
     try:
         name = Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
@@ -121,7 +120,7 @@ def process_name(pid: int) -> str:
     except OSError:
         return ""
     whole = Path(command).name
-    return whole if len(name.encode()) == _KEPT and whole.startswith(name) else name
+    return whole if len(name.encode()) == NAME_KEPT and whole.startswith(name) else name
 
 
 def started_at(pid: int) -> int | None:

@@ -86,7 +86,7 @@ class Recording:
         container = container_of_service(target.service) if target.service else target.container
         self.pid = _first_process(container) if container else target.pid
         way = way_to(self.pid, container)
-        inside = None if "docker" in way.before else self.pid
+        inside = None if way.is_container else self.pid
         request = Request(pid=inside, interface=target.interface, ports=target.ports)
         said = tempfile.TemporaryFile()  # noqa: SIM115 - until the child ends
         command = [*way.before, *program("inside_stream", as_text(request))]

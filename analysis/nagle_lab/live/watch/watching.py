@@ -16,7 +16,7 @@ from nagle_lab.diagnosis.analysis import Analysis
 from nagle_lab.diagnosis.left_out import Wanted
 from nagle_lab.diagnosis.result.result import Connection
 from nagle_lab.host.libc import LIBC
-from nagle_lab.host.signals import ENDING, handling
+from nagle_lab.host.signals import ENDING, LAST_PACKETS_S, handling
 from nagle_lab.live.watch.live_findings import Finding, LiveFindings
 from nagle_lab.live.watch.metrics import Metrics
 from nagle_lab.live.watch.periods import Periods, PeriodSums
@@ -28,7 +28,6 @@ from nagle_lab.live.watch.view import View, judge_snapshot
 EVERY_S = 2.0  # least time between two views
 REST = 4  # the next view comes after at least so many times the time of the last one
 SETTLED_S = 5.0  # between its request and counting an exchange: by then it is answered, or never will be
-LAST_PACKETS_S = 2.0  # time after Ctrl-C for the writer of the pipe to send them
 
 
 class Spectator(ABC):
