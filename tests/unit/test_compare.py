@@ -18,7 +18,7 @@ from support.repository import REFERENCE
 from support.run_folders import change
 from support.schemas import check
 from support.stories import nodelay, server_held, talk
-from support.synthetic import pcap_bytes
+from support.synthetic import merge, pcap_bytes
 
 OFF, ON = REFERENCE / "nginx-static-nodelay-off", REFERENCE / "nginx-static-nodelay-on"
 QUANTITY = {quantity.name: quantity for quantity in QUANTITIES}
@@ -65,6 +65,22 @@ def test_a_gain_is_told_only_where_it_means_something(name, first, value, words,
     if first and value:
         assert found.ratio == pytest.approx(value / first)
         assert found.difference == pytest.approx(value - first)
+
+
+def test_exchange_times_are_of_exchanges_that_may_stall(run, tmp_path):
+    """However many connections there are: the first exchange of each, which does not stall, is left out."""
+    ports = range(50_000, 50_012)
+    captures = {
+        "many": merge(*(talk(server_held, 2, client=("10.0.0.9", port)).segments for port in ports)),
+        "few": talk(nodelay).segments,
+        "once": merge(*(talk(nodelay, 1, client=("10.0.0.9", port)).segments for port in ports)),
+    }
+    for name, segments in captures.items():
+        (tmp_path / name).write_bytes(pcap_bytes(segments))
+    found = compared_json(run, *(tmp_path / name for name in captures))
+    medians = [subject["figures"]["exchange_p50_ms"] for subject in found["subjects"]]
+    of_all = [analyze(tmp_path / name).summary.exchange_ms.p50 for name in captures]
+    assert medians[0] > 40 > of_all[0] and medians[1:] == of_all[1:]
 
 
 def test_two_runs_with_all_their_figures(run):

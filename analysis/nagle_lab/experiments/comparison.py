@@ -8,7 +8,7 @@ from msgspec import to_builtins
 
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.result import Connection, Result
-from nagle_lab.diagnosis.result.spread import Spread
+from nagle_lab.diagnosis.result.spread import Spread, spread
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, worst
 from nagle_lab.evidence.file_names import distinct_names
@@ -185,9 +185,8 @@ def subject_of_run(run: Run) -> Subject:
     figures = _no_figures()
     if run.verdict.is_conclusive:
         own = figures_of(run)
-        exchange = None if capture.others.exchanges else capture.result.summary.exchange_ms
         figures |= {name: value for name, value in asdict(own).items() if name in figures}
-        figures |= _median_and_tail("exchange", exchange)
+        figures |= _median_and_tail("exchange", _exchange_ms(capture.result, capture.tested))
         figures |= {"request_p50_ms": own.p50_ms, "request_p99_ms": own.p99_ms}
     return Subject(
         name=f"{run.manifest.scenario} / {run.manifest.variant}",
@@ -206,8 +205,9 @@ def subject_of_capture(result: Result, only: Sequence[Connection] | None = None)
     connections = result.connections if only is None else only
     figures = _no_figures()
     if result.verdict.is_conclusive:
-        s, total = result.summary, totals_of(connections, result.stalls)
-        figures |= _median_and_tail("wait", s.wait_ms) | _median_and_tail("exchange", s.exchange_ms)
+        total = totals_of(connections, result.stalls)
+        figures |= _median_and_tail("wait", result.summary.wait_ms)
+        figures |= _median_and_tail("exchange", _exchange_ms(result, connections))
         figures |= {
             "stalled_share": total.stalled_after_first,
             "packets_per_request": total.packets / total.exchanges if total.exchanges else None,
@@ -216,6 +216,21 @@ def subject_of_capture(result: Result, only: Sequence[Connection] | None = None)
         }
     name, facts = result.source.file, {"capture": _facts_of_capture(result, connections)}
     return Subject(name, name, False, result.verdict, result.reason, None, figures, facts)
+
+
+def _exchange_ms(result: Result, connections: Iterable[Connection]) -> Spread | None:
+    """How long the exchanges took that follow another on their connection; all of them, if none does.
+
+    The first of a connection does not stall, and captures differ in how many connections they have.
+    """
+    numbers = {connection.id for connection in connections if connection.judged}
+    ours = [
+        (each.exchange, each.exchange_ms)
+        for each in result.exchanges or ()
+        if each.connection in numbers and each.exchange_ms is not None
+    ]
+    repeats = [ms for number, ms in ours if number > 1]
+    return spread(repeats or (ms for _, ms in ours))
 
 
 def _no_figures() -> dict[str, float | None]:

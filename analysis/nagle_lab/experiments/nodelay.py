@@ -81,8 +81,6 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
         raise KeyboardInterrupt
     those = selection([*at_first, *sockets(program)])
     result = judge_recording(guarded.capture, recording_gap(guarded.outcome), those)
-    if len(those.of(result)) == len(result.connections):  # then how long exchanges took is known as well
-        result = judge_recording(guarded.capture, recording_gap(guarded.outcome), Selection())
     option = f"on for {len(at_first) - len(those_without_nodelay(at_first))} of {len(at_first)} sockets"
     return ProgramRecording(folder.name, result.of_file(folder.name), those.of(result), option)
 
