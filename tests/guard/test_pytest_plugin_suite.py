@@ -121,7 +121,7 @@ IN_EVERYTHING = {
         "INCONCLUSIVE",
         "several writes that TCP_CORK or MSG_MORE joins look so, too (if",
     ),
-    "test_clean_one_write_meant": ("passed", "INCONCLUSIVE", ""),
+    "test_clean_one_write_meant": ("passed", "INCONCLUSIVE", ""),  # counted apart
     "test_clean_one_write_and_too_few": ("failure", "INCONCLUSIVE", "10 are needed to say so"),
     "test_clean_stalls": ("failure", "STALL", "STALL: "),
     "test_stall_as_expected": ("passed", "STALL", ""),
@@ -202,9 +202,9 @@ def test_only_captures_of_failures_are_kept(everything):
 
 def test_the_summary(everything):
     _, ended = everything
-    verdicts = [case.verdict for case in ended.cases.values()]
+    verdicts = [case.verdict for name, case in ended.cases.items() if name != "test_clean_one_write_meant"]
     said = ", ".join(f"{verdicts.count(one)} {one}" for one in ("STALL", "CLEAN", "INCONCLUSIVE"))
-    assert f"tests: {said}, 2 without TCP\n" in ended.out
+    assert f"tests: {said}, 1 in single writes, as marked, 2 without TCP\n" in ended.out
     unsure = [case.outcome for case in ended.cases.values() if case.verdict == "INCONCLUSIVE"]
     assert f"\nINCONCLUSIVE: {unsure.count('failure')} failed; in these tests no stall was possible" in ended.out
     assert re.search(

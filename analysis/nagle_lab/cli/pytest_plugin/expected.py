@@ -23,6 +23,10 @@ class ExpectedOfTest:
     selection: Selection
     marked: bool  # whether there is a marker
 
+    def allows(self, verdict: Verdict, result: Result | None, missing: Missing | None) -> bool:
+        """Whether it is INCONCLUSIVE only because there was no second write, and the marker does not ask for one."""
+        return self.one_write and verdict is Verdict.INCONCLUSIVE and _is_each_in_one(result, missing)
+
     def complaint(self, verdict: Verdict, reason: str, result: Result | None, missing: Missing | None) -> str:
         """Why a test with this verdict fails; empty if it passes. ``result`` is None without traffic."""
         found = f"{verdict}: {reason}"
@@ -33,11 +37,15 @@ class ExpectedOfTest:
         if verdict in (Verdict.STALL, Verdict.INVALID):
             return found
         if self.expect == CLEAN and verdict is Verdict.INCONCLUSIVE:
-            each_in_one = missing in IN_ONE_SEGMENT and result is not None and not result.quality.unresolved
-            if each_in_one and self.one_write:  # a program that sleeps for 200 ms only looks as if it set TCP_CORK
+            if self.allows(verdict, result, missing):
                 return ""
-            return f"expected CLEAN, found {found}{_ONE_WRITE_HINT if each_in_one else ''}"
+            return f"expected CLEAN, found {found}{_ONE_WRITE_HINT if _is_each_in_one(result, missing) else ''}"
         return ""
+
+
+def _is_each_in_one(result: Result | None, missing: Missing | None) -> bool:
+    """Whether each message left in one segment; a program that sleeps for 200 ms only looks as if it set TCP_CORK."""
+    return missing in IN_ONE_SEGMENT and result is not None and not result.quality.unresolved
 
 
 _ONE_WRITE_HINT = " (if single writes are the protection, add one_write=True to the marker)"

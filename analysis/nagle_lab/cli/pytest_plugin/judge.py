@@ -16,7 +16,7 @@ from nagle_lab.cli.pytest_plugin.again import Again, order_of
 from nagle_lab.cli.pytest_plugin.expected import ExpectedOfTest, expected_of, options_of
 from nagle_lab.cli.pytest_plugin.parts import JudgedPart, Span, Spans, judge_part
 from nagle_lab.cli.pytest_plugin.recording import KeptCaptures, Moment, SessionCapture, file_name, remove
-from nagle_lab.cli.pytest_plugin.session_summary import Session, SessionSummary
+from nagle_lab.cli.pytest_plugin.session_summary import SINGLE_WRITES, Session, SessionSummary
 from nagle_lab.diagnosis.result.could_stall import Missing
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import NagleLabError
@@ -161,6 +161,8 @@ class Judge:
         self._spans.add(Span(end.segments, nodeid, expected, judged.verdict))
         complaint = expected.complaint(judged.verdict, judged.reason, judged.result, judged.missing)
         _add_properties(item, judged, always=expected.marked or bool(complaint))
+        if expected.allows(judged.verdict, judged.result, judged.missing):
+            item.user_properties.append((SINGLE_WRITES, "as marked"))
         path = None
         if judged.capture:
             path = self._keep(judged.capture, bool(complaint) or failed)

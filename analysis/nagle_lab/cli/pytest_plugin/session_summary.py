@@ -29,6 +29,9 @@ _INCONCLUSIVE = (
 )
 
 
+SINGLE_WRITES = "nagle.single_writes"  # the property of a test that passes because its marker has one_write=True
+
+
 class SessionSummary:
     """Counts verdicts, and fails the session for stalls for which no test failed."""
 
@@ -42,8 +45,9 @@ class SessionSummary:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test's verdict; a subtest, whose report has a ``context``, has none of its own."""
         if report.when == "call" and not hasattr(report, "context"):
-            verdict = str(dict(report.user_properties).get("nagle.verdict", ""))
-            self._verdicts[verdict] += 1
+            properties = dict(report.user_properties)
+            verdict = str(properties.get("nagle.verdict", ""))
+            self._verdicts[SINGLE_WRITES if SINGLE_WRITES in properties else verdict] += 1
             self._inconclusive_failed += report.failed and verdict == Verdict.INCONCLUSIVE
 
     @pytest.hookimpl(optionalhook=True)
@@ -84,6 +88,8 @@ class SessionSummary:
         places = f"{len(self.sessions)} namespaces, each " if len(self.sessions) > 1 else ""
         terminalreporter.line(f"ran in {places}{ways}; {segments:,} TCP segments recorded, {dropped:,} lost")
         counts = [f"{self._verdicts[verdict]} {verdict}" for verdict in Verdict if self._verdicts[verdict]]
+        if self._verdicts[SINGLE_WRITES]:
+            counts.append(f"{self._verdicts[SINGLE_WRITES]} in single writes, as marked")
         if self._verdicts[""] > 0:
             counts.append(f"{self._verdicts['']} without TCP")
         terminalreporter.line("tests: " + (", ".join(counts) or "none"))
