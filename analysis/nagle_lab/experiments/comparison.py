@@ -210,8 +210,8 @@ def subject_of_capture(result: Result, only: Sequence[Connection] | None = None)
         figures |= _median_and_tail("exchange", _exchange_ms(result, connections))
         figures |= {
             "stalled_share": total.stalled_after_first,
-            "packets_per_request": total.packets / total.exchanges if total.exchanges else None,
-            "wire_bytes_per_payload_byte": total.wire_bytes / total.payload_bytes if total.payload_bytes else None,
+            "packets_per_request": total.packets_per_exchange,
+            "wire_bytes_per_payload_byte": total.wire_bytes_per_payload_byte,
             "delayed_acks": total.delayed_acks,
         }
     name, facts = result.source.file, {"capture": _facts_of_capture(result, connections)}

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nagle_lab.host.proc import every_pid
+from nagle_lab.host.proc import every_pid, stat_of
 from nagle_lab.host.signals import ENDING, handling
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -247,10 +247,9 @@ def descendants(of: int) -> dict[int, str]:
     parents: dict[int, tuple[int, str]] = {}
     for pid in every_pid():
         with suppress(OSError, ValueError):
-            head, _, rest = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")
-            state, its_parent = rest.split()[:2]
+            name, (state, its_parent, *_) = stat_of(pid)
             if state != b"Z":
-                parents[pid] = (int(its_parent), head.partition(b"(")[2].decode(errors="replace"))
+                parents[pid] = (int(its_parent), name)
     found: dict[int, str] = {}
     grown = True
     while grown:

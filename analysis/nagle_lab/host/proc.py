@@ -18,6 +18,14 @@ def every_pid() -> list[int]:
         return [int(entry.name) for entry in entries if entry.name.isdigit()]
 
 
+def stat_of(pid: int) -> tuple[str, list[bytes]]:
+    """The name of a process, and what follows it in /proc/PID/stat: its state first. Raises OSError if it has
+    ended.
+    """
+    head, _, rest = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")
+    return head.partition(b"(")[2].decode(errors="replace"), rest.split()
+
+
 def status_of(pid: int | str) -> dict[str, str]:
     """The fields of /proc/PID/status, by name; empty if the process has ended."""
     with suppress(OSError):

@@ -61,7 +61,7 @@ def figures_of(run: "Run") -> Figures:
         p50_ms=load.percentiles_ms.get("50"),
         p99_ms=load.percentiles_ms.get("99"),
         packets_per_request=total.packets / load.complete if load.complete else None,
-        wire_bytes_per_payload_byte=total.wire_bytes / total.payload_bytes if total.payload_bytes else None,
+        wire_bytes_per_payload_byte=total.wire_bytes_per_payload_byte,
         delayed_acks=total.delayed_acks,
         kernel_delayed_acks=_kernel_delayed_acks(run, ends),
     )

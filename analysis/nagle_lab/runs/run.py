@@ -13,7 +13,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.part import Part
 from nagle_lab.diagnosis.result.reason import stall_text, while_traced
-from nagle_lab.diagnosis.result.result import Result
+from nagle_lab.diagnosis.result.result import Result, ends_text
 from nagle_lab.diagnosis.result.spread import nearest_rank
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.diagnosis.result.writes import Writes
@@ -235,10 +235,9 @@ def _on_tested(capture: RunCapture) -> tuple[Verdict, str]:
     verdict, reason, _ = part.decide(capture.result)
     if reason:
         return verdict, reason
-    held, delayed = ("both ends" if role == "both" else f"the {role}" for role in (total.held_by, total.delayed_by))
     exchanges = f"{total.stalled_exchanges:,} of {total.exchanges:,} exchanges on port {capture.port}"
     wait_ms = nearest_rank(sorted(stall.wait_ms for stall in capture.tested_stalls()), 50)
-    return verdict, stall_text(exchanges, held, delayed, wait_ms)
+    return verdict, stall_text(exchanges, ends_text(total.held_by), ends_text(total.delayed_by), wait_ms)
 
 
 def _elsewhere(captures: dict[str, RunCapture]) -> list[str]:

@@ -33,6 +33,11 @@ class Totals(StrictRecord):
         return self.packets / self.exchanges if self.exchanges else None
 
     @property
+    def wire_bytes_per_payload_byte(self) -> float | None:
+        """Bytes on the wire for each byte of payload; None where there is none."""
+        return self.wire_bytes / self.payload_bytes if self.payload_bytes else None
+
+    @property
     def stalled_after_first(self) -> float:
         """The share, 0 to 1, of stalled exchanges among those that follow another on their connection."""
         return self.stalled_exchanges / self.repeat_exchanges if self.repeat_exchanges else 0.0

@@ -10,7 +10,7 @@ from rich.text import Text
 from nagle_lab.cli.workshop.pages import Asked, Banner, Block, Drawing, Page, Prose
 from nagle_lab.cli.workshop.script import MYSTERIES, Workshop
 from nagle_lab.errors import printable
-from nagle_lab.reports.screens.terminal import STYLE
+from nagle_lab.reports.screens.terminal import verdict_of
 
 WIDTH = 78
 
@@ -65,9 +65,7 @@ def _drawn(block: Block) -> RenderableType:
         case Prose(text, style):
             return Text(text, style)
         case Banner(verdict, title, reason):
-            style = STYLE.get(verdict, STYLE["INCONCLUSIVE"])
-            heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
-            return Text("\n").join([heading, Text(printable(reason))])
+            return Text("\n").join([verdict_of(verdict, title), Text(printable(reason))])
         case Asked(asks, choices):
             table = Table.grid(padding=(0, 1))
             for number, text in enumerate(choices, 1):

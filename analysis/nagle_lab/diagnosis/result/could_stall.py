@@ -42,7 +42,7 @@ def what_is_missing(result: Result, judged: Iterable[Connection]) -> Missing | N
     if result.quality.refused == result.summary.connections:
         return Missing.LISTENER
     exchanges = sum(one.exchanges for one in ones)
-    second_writes = [one.second_writes + sum(sent.not_held for sent in one.sent.values()) for one in ones]
+    second_writes = [one.chances for one in ones]
     if exchanges < ENOUGH_EXCHANGES and max(second_writes) >= ENOUGH_CHANCES:
         return None
     if not any(one.repeat_exchanges for one in ones):

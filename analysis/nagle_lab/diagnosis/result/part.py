@@ -42,7 +42,7 @@ class Part:
         self.mostly_open += connection.unresolved * (2 * connection.unresolved > connection.exchanges)
         self.late_without_stall += connection.late_without_stall
         if not connection.is_one_way:  # without ACKs, all data seems to be sent ahead of them
-            self.chances += connection.second_writes + sum(sent.not_held for sent in connection.sent.values())
+            self.chances += connection.chances
 
     def decide(self, result: Result) -> Decision:
         """The verdict by the rule for whole captures; that of the result, if this is all of it or nothing in it

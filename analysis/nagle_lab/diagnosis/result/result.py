@@ -135,6 +135,11 @@ def _named(ends: Sequence[NamedEnd], in_all: Mapping[Role, int]) -> str:
     return f"{roles} (most often {ends[0]}, {times_text(ends[0].stalls)})"
 
 
+def ends_text(role: Roles | None) -> str:
+    """The end of a role in words, or both; "" for none."""
+    return "both ends" if role == "both" else f"the {role}" if role else ""
+
+
 class Server(msgspec.Struct, frozen=True):
     """A server on whose connections there are stalls, or undecided candidates."""
 
@@ -297,6 +302,11 @@ class Connection(msgspec.Struct, frozen=True, gc=False):
         client, server = self.ends
         asked = (self.answers_as.ip, self.answers_as.port) if self.answers_as else server
         return (client, asked), (server, client)
+
+    @property
+    def chances(self) -> int:
+        """How often Nagle's algorithm held small data, or would have held it: it was sent after the ACK, or ahead."""
+        return self.second_writes + sum(sent.not_held for sent in self.sent.values())
 
     @property
     def is_one_way(self) -> bool:

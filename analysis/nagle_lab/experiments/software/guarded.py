@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.result.could_stall import (
     stricter_for_own_software,
     what_is_missing,
 )
-from nagle_lab.diagnosis.result.result import Connection, Result
+from nagle_lab.diagnosis.result.result import Connection, Result, ends_text
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.errors import NagleLabError
@@ -151,8 +151,7 @@ class JudgedCommand:
     @property
     def second_writes(self) -> int:
         """How often a small segment followed another: what Nagle's algorithm held, or would have held."""
-        judged = self.selection.of(self.result)
-        return sum(one.second_writes + sum(sent.not_held for sent in one.sent.values()) for one in judged)
+        return sum(one.chances for one in self.selection.of(self.result))
 
 
 def guard(
@@ -197,9 +196,8 @@ def _compared(result: Result, second: Guarded, other: Result, selection: Selecti
     s = other.summary
     before, missing = (what_is_missing(one, selection.of(one)) for one in (result, other))
     if other.verdict is Verdict.STALL:
-        held_by = "both ends" if s.held_by == "both" else f"the {s.held_by}"
         share = f"{s.stalled_exchanges:,} of {s.exchanges:,} exchanges"
-        stalled = f"with TCP_NODELAY taken away, {share} stalled, held by {held_by}"
+        stalled = f"with TCP_NODELAY taken away, {share} stalled, held by {ends_text(s.held_by)}"
         protection, why = Protection.OPTION, f"the option protects it: {stalled}"
         if not _not_held(result, selection):  # with the option, small segments follow one another at once
             protection = Protection.UNKNOWN

@@ -48,44 +48,57 @@ def with_writes(
     if why := strace_command.why_no_command():
         return replace(first, writes=no_writes(first.result, why))
     most_s = longest_s(first.guarded.outcome.took_s) if limit_s is None else limit_s
-
-    def again(name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
-        """Run it under strace, with the hooks or native stacks. Raises NagleLabError if nothing was traced."""
-        folder = first.guarded.folder / name
-        folder.mkdir()
-        environment = dict(surroundings.get("environment", {}))
-        environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
-        where: Surroundings = {**surroundings, "environment": environment}
-        programs = folder / _PROGRAMS if stacks else None
-        if programs:
-            programs.mkdir()
-        traced = strace_command.traced(first.guarded.command, folder / strace_command.CALLS, stacks=stacks)
-        announce(f"running it again under strace{', with native stacks' if stacks else ''}")
-        guarded = run(traced, folder, limit_s=most_s, network=network, programs=programs, under_strace=True, **where)
-        if guarded.outcome.interrupted and not first.guarded.outcome.interrupted:
-            raise KeyboardInterrupt
-        try:
-            trace = read_trace(folder / strace_command.CALLS)
-            trace.programs = guarded.outcome.programs
-            return guarded, trace
-        except OSError:
-            raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
-
-    def stacked() -> tuple[Trace, str]:
-        """Run it with native stacks: the trace, and notes about it. Raises NagleLabError."""
-        guarded, trace = again(STACKED, stacks=True)
-        ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
-        return trace, ended if guarded.outcome.timed_out else ""
-
+    under_strace = _UnderStrace(first.guarded, most_s, network, announce, surroundings)
     try:
-        guarded, trace = again(TRACED, stacks=False)
+        guarded, trace = under_strace.run(TRACED, stacks=False)
         result = judge_recording(guarded.capture, recording_gap(guarded.outcome), first.selection, sha256=False)
     except NagleLabError as error:
         return replace(first, writes=no_writes(first.result, f"the traced run failed: {error}"))
-    writes = writes_of_traced(first.result, guarded.capture, result, trace, stacked)
+    writes = writes_of_traced(first.result, guarded.capture, result, trace, under_strace.stacked)
     shutil.rmtree(first.guarded.folder / STACKED / _PROGRAMS, ignore_errors=True)
     writes = msgspec.structs.replace(writes, notes=[*_ended(first, guarded), *writes.notes])
     return replace(first, writes=writes, traced=TracedCommand(guarded.capture, result, guarded.outcome.took_s))
+
+
+@dataclass(frozen=True)
+class _UnderStrace:
+    """The command of the ``first`` run under strace, for at most so many seconds."""
+
+    first: Guarded
+    most_s: float
+    network: bool
+    announce: Callable[[str], None]
+    surroundings: Surroundings
+
+    def run(self, name: str, *, stacks: bool) -> tuple[Guarded, Trace]:
+        """Run it with the hooks, or with native stacks. Raises NagleLabError if nothing was traced."""
+        folder = self.first.folder / name
+        folder.mkdir()
+        environment = dict(self.surroundings.get("environment", {}))
+        environment |= hooking.loading({**os.environ, **environment}, stacks=stacks)
+        where: Surroundings = {**self.surroundings, "environment": environment}
+        programs = folder / _PROGRAMS if stacks else None
+        if programs:
+            programs.mkdir()
+        command = strace_command.traced(self.first.command, folder / strace_command.CALLS, stacks=stacks)
+        self.announce(f"running it again under strace{', with native stacks' if stacks else ''}")
+        guarded = run(
+            command, folder, limit_s=self.most_s, network=self.network, programs=programs, under_strace=True, **where
+        )
+        if guarded.outcome.interrupted and not self.first.outcome.interrupted:
+            raise KeyboardInterrupt
+        try:
+            trace = read_trace(folder / strace_command.CALLS)
+        except OSError:
+            raise NagleLabError(f"strace wrote nothing, and ended with {guarded.outcome.status}") from None
+        trace.programs = guarded.outcome.programs
+        return guarded, trace
+
+    def stacked(self) -> tuple[Trace, str]:
+        """Run it with native stacks: the trace, and notes about it. Raises NagleLabError."""
+        guarded, trace = self.run(STACKED, stacks=True)
+        ended = f"the run with native stacks was ended after {guarded.outcome.took_s:.0f} s"
+        return trace, ended if guarded.outcome.timed_out else ""
 
 
 def longest_s(untraced_s: float, at_least_s: float = _AT_LEAST_S) -> float:

@@ -14,7 +14,7 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.host.children import descendants
 from nagle_lab.host.docker import container_names, require_docker_rights
 from nagle_lab.host.namespace import namespace_of
-from nagle_lab.host.proc import NAME_KEPT, every_pid
+from nagle_lab.host.proc import NAME_KEPT, every_pid, stat_of
 from nagle_lab.live.sockets.rights import AS_ROOT
 
 _ID = re.compile(r"[0-9a-f]{64}")  # Docker, Podman, containerd, CRI-O
@@ -126,7 +126,7 @@ def process_name(pid: int) -> str:
 def started_at(pid: int) -> int | None:
     """When it began, in ticks since boot; None if it has ended."""
     try:
-        after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        _, after_name = stat_of(pid)
     except OSError:
         return None
     return None if after_name[0] in (b"Z", b"X") else int(after_name[19])

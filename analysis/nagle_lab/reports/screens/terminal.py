@@ -155,11 +155,15 @@ def shown_path(path: Path) -> str:
 
 def headline(verdict: str, title: str, reason: str) -> RenderableType:
     """The banner: the verdict, its subject, and the reason."""
-    style = STYLE[verdict]
-    heading = Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
-    return Panel(
-        Group(heading, Text(printable(reason))), box=box.ROUNDED, border_style=style.split()[-1], padding=(0, 1)
-    )
+    border = STYLE[verdict].split()[-1]
+    inside = Group(verdict_of(verdict, title), Text(printable(reason)))
+    return Panel(inside, box=box.ROUNDED, border_style=border, padding=(0, 1))
+
+
+def verdict_of(verdict: str, title: str) -> Text:
+    """A verdict, or what there is instead, and its subject."""
+    style = STYLE.get(verdict, STYLE["INCONCLUSIVE"])
+    return Text.assemble((f" {verdict} ", f"{style} reverse"), "  ", (printable(title), "bold"))
 
 
 def ruled_table(*headings: str, words: int = 99) -> Table:

@@ -66,7 +66,7 @@ _SERVER_OR_PATH = (
     "server, profile it, or capture its own connections (database, upstream) with -i any there"
 )
 
-_MANY = 10  # Nagle's algorithm comes first if it held data in one of so many exchanges
+_MANY = 10  # exchanges, in one of which it held data
 _WORTH_NAMING = 0.05  # share of all idle time
 _MOST = 3
 
@@ -145,13 +145,18 @@ def _seen_end(result: Result) -> Endpoint:
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
     """What to do next: about many holds for a round trip, otherwise about the first cause that can be fixed."""
-    if _MANY * result.summary.round_trip_holds.count > result.summary.exchanges:
+    if _is_held_often(result):
         yield f"{CAUSES[Cause.NAGLE_ROUND_TRIP]}: {_STEPS[Cause.NAGLE_ROUND_TRIP]}"
     elif first := _first(causes):
         yield f"{CAUSES[first]}: {_step(first, result)}"
     elif result.summary.exchanges:
         none = f"there is no idle gap of {IDLE // MS} ms or more"
         yield f"{none}: if it is slow all the same, the wait is on another connection"
+
+
+def _is_held_often(result: Result) -> bool:
+    """Whether Nagle's algorithm alone held data so often that this comes first."""
+    return _MANY * result.summary.round_trip_holds.count > result.summary.exchanges
 
 
 def _first(causes: list[Cause]) -> Cause | None:
@@ -298,11 +303,7 @@ def lines_to_copy(lines: Sequence[str]) -> list[str]:
 def _commands_without_stall(result: Result) -> list[tuple[str, list[str]]]:
     """Commands for a gap that a program causes: which program it is, and what it is waiting for."""
     first, connection = _first([cause for cause, *_ in _by_time(result)]), busiest(result)
-    if (
-        result.verdict is not Verdict.CLEAN
-        or connection is None
-        or _MANY * result.summary.round_trip_holds.count > result.summary.exchanges
-    ):
+    if result.verdict is not Verdict.CLEAN or connection is None or _is_held_often(result):
         return []
     server, client, asked = connection.server, connection.client, connection.answers_as or connection.server
     if first is Cause.SERVER_THINK:
