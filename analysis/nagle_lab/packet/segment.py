@@ -195,8 +195,10 @@ def packed_address(text: str) -> bytes:
     return V4_MAPPED + address.packed if address.version == 4 else address.packed
 
 
-def end_text(address: str, port: int) -> str:
-    """An address and a port as people write them; IPv6 in brackets (RFC 5952 §6)."""
+def end_text(address: str, port: int | None) -> str:
+    """An address, with its port if there is one, as people write them; IPv6 in brackets (RFC 5952 §6)."""
+    if port is None:
+        return address
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 

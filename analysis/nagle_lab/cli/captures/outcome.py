@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nagle_lab.cli.captures.analyze import AnalyzeOptions
+from nagle_lab.cli.captures.analyze_options import AnalyzeOptions
 from nagle_lab.diagnosis.pair import Pair
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.diagnosis.result.spread import plural

@@ -108,7 +108,7 @@ class _End(msgspec.Struct, frozen=True):
     role: Role
 
     def __str__(self) -> str:
-        return self.ip if self.port is None else end_text(self.ip, self.port)
+        return end_text(self.ip, self.port)
 
 
 class NamedEnd(_End, frozen=True):
@@ -166,7 +166,7 @@ class EndProcess(msgspec.Struct, frozen=True):
     connections: Count
 
     def __str__(self) -> str:
-        place = self.ip if self.port is None else end_text(self.ip, self.port)
+        place = end_text(self.ip, self.port)
         where = f"the {self.role} ({place})" if self.role else f"one end of connections to {place}"
         return f"{where}: PID {self.pid}, {self.command}{f': {self.arguments}' if self.arguments else ''}"
 

@@ -71,10 +71,8 @@ class Decision(NamedTuple):
 class VerdictInput:
     """What a verdict rests on, counted over a capture or over some of its connections.
 
-    For some connections alone (those under test in a run, those of a row of `watch`) there is less evidence: how
-    often data followed ACKs and was not held is counted for the whole capture only. So if these have no answers,
-    nothing shows whether a stall would have been seen, and they are not CLEAN. Segments may be astray on any
-    connection.
+    Of some connections alone (those under test in a run, those of a row of `watch`) it is not known how many segments
+    are astray, nor why single candidates are undecided: see :class:`Part` in part.py.
 
     Attributes
     ----------
