@@ -378,7 +378,7 @@ static int is_sooner_than_reactions(const half *x, const half *y, int64_t ts, co
     return x->fastest_ack != NEVER && ts - arrival_of(y, ack->number, ack->ts) < x->fastest_ack - x->fastest_ack / 8;
 }
 
-static int is_released_by(const half *x, const half *y, const sent *trigger, const acknowledgement *ack, const segment *s)
+static int is_released_by(const half *x, const sent *trigger, const acknowledgement *ack, const segment *s)
 {
     return ack->acked_before < trigger->end && trigger->end <= ack->ack && ack->ack <= x->snd_nxt && ack->had_room &&
            (trigger->edge < 0 || most(trigger->edge, ack->edge_before) >= x->snd_nxt + s->length);
@@ -398,10 +398,10 @@ static int is_behind_small(const flow *f, const half *x, const half *y, const se
     return !is_all_acked || latest->ts - ack->ts < SHORT || is_sooner_than_reactions(x, y, s->ts, latest);
 }
 
-static int is_full_segment_waiting(const half *x, const half *y, const segment *s, const sent *before, const acknowledgement *ack)
+static int is_full_segment_waiting(const half *x, const segment *s, const sent *before, const acknowledgement *ack)
 {
     int has_waited = ack->number > before->number && ack->ts - before->ts >= FULL_WAIT && s->ts - ack->ts < SHORT;
-    return has_waited && is_released_by(x, y, before, ack, s);
+    return has_waited && is_released_by(x, before, ack, s);
 }
 
 static int32_t arrived_since(const machine *m, int64_t ts, const uint8_t *host, int64_t number)
@@ -566,19 +566,19 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
         return 0;
     int is_acked = y->pure_ack.number > before->number && had_received_no_data(y, ack, &y->pure_ack);
     if (s->ts - before->ts < SHORT) {
-        if (is_acked && is_released_by(x, y, before, &y->pure_ack, s)) {
+        if (is_acked && is_released_by(x, before, &y->pure_ack, s)) {
             keep_sample(x, RELEASE, s->ts - arrival_of(y, y->pure_ack.number, y->pure_ack.ts));
             f->followed += is_small_behind_small(f, x, s, before);
         }
         return 0;
     }
     if (x->full_size_by_mss && s->length >= x->full_size_by_mss) {
-        x->full_waits += is_acked && is_full_segment_waiting(x, y, s, before, &y->pure_ack); /* no answer to data */
+        x->full_waits += is_acked && is_full_segment_waiting(x, s, before, &y->pure_ack); /* no answer to data */
         return 0;
     }
     if (y->snd_nxt < ack) /* an answer to data that the capture lacks, or has only later */
         return 0;
-    if (is_behind_small(f, x, y, s) && is_released_by(x, y, &x->small, &x->small_ack, s))
+    if (is_behind_small(f, x, y, s) && is_released_by(x, &x->small, &x->small_ack, s))
         return add_candidate(m, f, side, s, &x->small, &x->small_ack, 1, number);
     if (x->snd_una < before->end && echoes_uncaptured(y, s))
         return add_candidate_without_ack(m, f, side, s, before, gap, number);
@@ -587,9 +587,9 @@ static int new_data(machine *m, flow *f, int side, const segment *s, int64_t sta
     if (is_acked && is_owed && is_sooner_than_reactions(x, y, s->ts, &y->pure_ack))
         return 0;
     if (is_acked)
-        return is_released_by(x, y, before, &y->pure_ack, s) ? add_candidate(m, f, side, s, before, &y->pure_ack, 1, number) : 0;
+        return is_released_by(x, before, &y->pure_ack, s) ? add_candidate(m, f, side, s, before, &y->pure_ack, 1, number) : 0;
     if (y->data_ack.number > before->number && s->ts - y->data_ack.ts < PIGGYBACKED_RELEASE + round_trip_to(f, x))
-        return is_released_by(x, y, before, &y->data_ack, s) ? add_candidate(m, f, side, s, before, &y->data_ack, 0, number) : 0;
+        return is_released_by(x, before, &y->data_ack, s) ? add_candidate(m, f, side, s, before, &y->data_ack, 0, number) : 0;
     if (y->data.number > most(before->number, y->data_ack.number))
         keep_sample(x, NO_NEW_ACK, s->ts - arrival_of(y, y->data.number, y->data.ts));
     return 0;
