@@ -33,7 +33,8 @@ class Part:
     def add(self, connection: Connection) -> None:
         """Count a connection."""
         self.count += 1
-        self.one_way += connection.is_one_way
+        is_one_way = connection.is_one_way
+        self.one_way += is_one_way
         self.packets += connection.packets
         self.exchanges += connection.exchanges
         self.stalled += connection.stalled_exchanges
@@ -41,7 +42,7 @@ class Part:
         self.unresolved += connection.unresolved
         self.mostly_open += connection.unresolved * (2 * connection.unresolved > connection.exchanges)
         self.late_without_stall += connection.late_without_stall
-        if not connection.is_one_way:  # without ACKs, all data seems to be sent ahead of them
+        if not is_one_way:  # without ACKs, all data seems to be sent ahead of them
             self.chances += connection.chances
 
     def decide(self, result: Result) -> Decision:
