@@ -49,7 +49,7 @@ class OtherWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ExpectedWrites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The places in the source of the bad half that make the two writes."""
 
-    language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "Perl", "Ruby", "PHP"]
+    language: Literal["Python", "Node.js", "Java", "Rust", "Go", "C", "C++", "Perl", "Ruby", "PHP"]
     trigger: Text  # "thrift/transport/TSocket.py:176 write"; without debug information "ngx_writev"
     held: Text
     others: list[OtherWrites] = msgspec.field(name="or", default_factory=list)  # other orders, if threads race
