@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-EXTRA = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGOUT": b"* BYE\r\n"}
+EXTRA = {b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n", b"LOGOUT": b"* BYE bye\r\n"}
 
 
 def serve(connection):
