@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Recording, Undecided, Verdict
 from support.stories import (
     BODY,
@@ -18,7 +19,7 @@ from support.stories import (
     talk,
     two_part_reply,
 )
-from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
+from support.synthetic import MS, SECOND, US, Conversation, Interface, Segment, merge, pcapng_bytes
 
 
 def test_a_program_that_waits_for_the_ack_is_not_accused(diagnose):
@@ -47,7 +48,7 @@ def test_one_hop_before_the_sender_releases_may_take_twice_its_answer(diagnose, 
     assert result.verdict == verdict
 
 
-@pytest.mark.parametrize(("port", "says"), [(81, "10.0.0.2:81: 20 answered exchanges; 19 "), (0, "1000 ")])
+@pytest.mark.parametrize(("port", "says"), [(81, "10.0.0.2:81: 20 answered exchanges; 19 "), (0, "1,000 ")])
 def test_a_busy_server_hides_nothing_of_another(diagnose, port, says):
     """A thousand pauses of one say nothing of twenty releases of the other, which may have been held, or not."""
     pauses = reply_in_two(LATE, lambda number: (3 + number % 9) * MS)
@@ -157,6 +158,24 @@ def test_timestamps_tell_of_two_clocks_that_nothing_was_held(diagnose, timestamp
         c.server_sends(BODY, after_ns=3 * MS if number % 8 else 200 * US)
     early = [replace(s, ts_ns=s.ts_ns - MS * (s.sport == 80)) for s in c.seen_at("server")]
     assert diagnose(sorted(early, key=lambda s: s.ts_ns)).verdict == verdict
+
+
+def test_what_is_stamped_before_the_ack_that_it_follows_is_left_open(tmp_path):
+    """A tap with an interface and a clock for each direction, 41 ms apart; TCP_NODELAY, and pauses of 50 to 66 ms."""
+
+    def pauses(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, at_ns=header.ts_ns + (50 + number % 5 * 4) * MS)
+        c.client_acks(after_ns=10 * US)
+
+    seen = talk(pauses, timestamps=False).seen_at("server")
+    tapped = [replace(s, ts_ns=s.ts_ns + 41 * MS, interface=1) if s.dport == 80 else s for s in seen]
+    path = tmp_path / "tap.pcapng"
+    path.write_bytes(pcapng_bytes(tapped, interfaces=[Interface(), Interface()]))
+    result = analyze(path)
+    assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved == {"capture_incomplete": 19}
 
 
 @pytest.mark.parametrize(("every", "verdict"), [(30, "INCONCLUSIVE"), (100, "CLEAN")])

@@ -53,6 +53,7 @@ MEAN_OF = 30  # releases: with a COARSE clock the mean of this many still tells
 AS_LONG_AS_STALLS = 0.8, 1.2  # times the shortest and the longest proved wait: limits for one without its ACK
 FAR = 10 * MS  # so far away a path varies by more than a program takes for an answer
 SURELY_HELD = 0.9  # of the late candidates: if fewer were held, the program's pauses vary
+OUT_OF_ORDER = 1 * MS  # one clock's stamps are out of order by microseconds
 # Share of the data captured after its ACK: if it is larger, one clock did not stamp both directions.
 MOST_SWAPPED = 0.1
 
@@ -75,6 +76,7 @@ def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
     observed = observe(program, setting, c)
     late = _set_aside_unread(late_candidates(c, observed, judged), judged)
     late = _leave_open_behind_full_window(late, judged)
+    late = _leave_open_stamped_before(late, judged)
     if not len(late):
         may_be_late = without_ack.only(without_ack.trigger_to_ack >= LEAST_DELAY)
         judged.leave_open(may_be_late, Obstacle.CAPTURE_INCOMPLETE)
@@ -182,6 +184,15 @@ def _leave_open_behind_full_window(late: Candidates, judged: Judged) -> Candidat
     behind = late.only(late.kept_by == KeptBy.WINDOW)
     judged.leave_open(behind, Obstacle.WINDOW_UNKNOWN)
     return late - behind
+
+
+def _leave_open_stamped_before(late: Candidates, judged: Judged) -> Candidates:
+    """Without those stamped before the ACK that they follow in the file, by much more than a kernel's stamps are out
+    of order: two clocks stamped the two directions, and time says nothing.
+    """
+    stamped_before = late.only(late.ack_to_release < -OUT_OF_ORDER)
+    judged.leave_open(stamped_before, Obstacle.CAPTURE_INCOMPLETE)
+    return late - stamped_before
 
 
 def _set_aside_unread(late: Candidates, judged: Judged) -> Candidates:
