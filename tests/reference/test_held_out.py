@@ -15,8 +15,8 @@ FAULTS = json.loads((FOLDER / "faults.json").read_text())
 
 def test_all_of_them_are_here():
     assert {truth["name"] for truth in TRUTHS} == {path.name[: -len(".pcap.gz")] for path in FOLDER.glob("*.pcap.gz")}
-    assert len(TRUTHS) == 438 and FAULTS.keys() <= {truth["name"] for truth in TRUTHS}
-    assert sum(truth["verdict"] == "STALL" for truth in TRUTHS) == 246
+    assert len(TRUTHS) == 442 and FAULTS.keys() <= {truth["name"] for truth in TRUTHS}
+    assert sum(truth["verdict"] == "STALL" for truth in TRUTHS) == 247
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_both_ends_together_decide_it(name):
 
 
 def test_so_many_were_captured_at_both_ends():
-    assert len(AT_BOTH_ENDS) == 49
+    assert len(AT_BOTH_ENDS) == 50
