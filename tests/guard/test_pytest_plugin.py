@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -595,10 +594,8 @@ def test_tracing_without_strace(suite, tmp_path, monkeypatch):
     assert said.startswith("STALL: ") and "trace strace is not installed: install the package strace" in said
 
 
-@pytest.mark.parametrize(
-    "start", [partial(start_again, None), partial(prepare_workers, None)], ids=["here", "in workers"]
-)
-def test_a_disk_without_room_to_record_is_said_in_one_line(start, monkeypatch, capsys):
+@pytest.mark.parametrize("start", [lambda _: start_again(None), prepare_workers], ids=["here", "in workers"])
+def test_a_disk_without_room_to_record_is_said_in_one_line(start, monkeypatch, capsys, pytestconfig):
     """Before a test has run: no traceback, and no exit code of pytest."""
 
     def refuse(**_: str) -> None:
@@ -608,7 +605,7 @@ def test_a_disk_without_room_to_record_is_said_in_one_line(start, monkeypatch, c
     monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr("nagle_lab.cli.pytest_plugin.xdist.options_of", lambda _: None)
     with pytest.raises(SystemExit) as ended:
-        sys.exit(start())
+        sys.exit(start(pytestconfig))
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert (

@@ -196,7 +196,7 @@ def test_a_syn_flood_takes_bounded_memory_per_connection(tmp_path):
     path.write_bytes(STALL + flood(FLOOD_CONNECTIONS))
     out, memory = measured(path, 60)
     assert "STALL" in out
-    assert f" {FLOOD_CONNECTIONS + 1} (" in out
+    assert f" {FLOOD_CONNECTIONS + 1:,} (" in out
     assert memory < ENOUGH_MB + FLOOD_CONNECTIONS * FLOOD_BYTES_EACH / (1 << 20)
 
 
