@@ -55,7 +55,7 @@ def _what_ran(run: Run) -> list[tuple[str, str]]:
         ("machine noise", str(run.noise)),
         (
             f"{Path(load.command.split()[0]).name} saw",
-            f"{load.complete} requests, {load.failed} failed · {load.requests_per_s:.0f} requests/s · "
+            f"{load.complete:,} requests, {load.failed:,} failed · {load.requests_per_s:,.0f} requests/s · "
             f"mean {load.mean_ms:.1f} ms" + (f", {percentiles}" if percentiles else ""),
         ),
     ]
@@ -81,19 +81,19 @@ def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list
     captures, port, counters = run.captures.values(), run.manifest.expected.port, run.witnesses.counters
     traffic = {namespace: [run.traffic(namespace, capture) for capture in run.captures] for namespace in counters}
     lossless = [run.witnesses.captures[name] for name in run.captures]
-    yield "captured / received / dropped", [f"{c.captured} / {c.received} / {c.dropped}" for c in lossless]
+    yield "captured / received / dropped", [f"{c.captured:,} / {c.received:,} / {c.dropped:,}" for c in lossless]
     for name, kernel in counters.items():
-        sent = [str(seen.segments_sent) if seen else NONE for seen in traffic[name]]
-        yield f"segments sent {'over' if name == 'loopback' else 'by the'} {name}", sent, str(kernel.segments_sent)
+        sent = [f"{seen.segments_sent:,}" if seen else NONE for seen in traffic[name]]
+        yield f"segments sent {'over' if name == 'loopback' else 'by the'} {name}", sent, f"{kernel.segments_sent:,}"
     for name, kernel in counters.items():
-        delayed = [str(seen.delayed_acks) if seen else NONE for seen in traffic[name]]
-        yield f"delayed ACKs {'over' if name == 'loopback' else 'of the'} {name}", delayed, str(kernel.delayed_acks)
+        delayed = [f"{seen.delayed_acks:,}" if seen else NONE for seen in traffic[name]]
+        yield f"delayed ACKs {'over' if name == 'loopback' else 'of the'} {name}", delayed, f"{kernel.delayed_acks:,}"
     mixed = any(capture.others.connections for capture in captures)
     under_test = [capture.under_test for capture in captures]
-    yield f"exchanges on port {port}" if mixed else "exchanges", [str(total.exchanges) for total in under_test]
+    yield f"exchanges on port {port}" if mixed else "exchanges", [f"{total.exchanges:,}" for total in under_test]
     yield "stalled", [_stalled_here(capture) for capture in captures]
     if mixed:
-        yield "exchanges elsewhere", [str(capture.others.exchanges) for capture in captures]
+        yield "exchanges elsewhere", [f"{capture.others.exchanges:,}" for capture in captures]
         yield "stalled elsewhere", [_stalled(capture.others) for capture in captures]
     for name, key in _TIMES:
         yield f"{name}, ms p50 / p99", [_times(capture, key) for capture in captures]
@@ -102,7 +102,7 @@ def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list
 
 
 def _stalled(total: Totals) -> str:
-    return f"{total.stalled_exchanges} ({total.stalled_share:.1%})" if total.connections else NONE
+    return f"{total.stalled_exchanges:,} ({total.stalled_share:.1%})" if total.connections else NONE
 
 
 def _stalled_here(capture: RunCapture) -> str:
