@@ -193,6 +193,29 @@ def test_what_the_path_kept_until_the_ack_was_not_held(at, first):
     assert [(result.verdict, result.summary.stalls) for result in pair.results] == [("CLEAN", 0)] * 2
 
 
+def test_a_path_that_delays_the_trigger_alone_denies_no_hold(at):
+    """The client's capture lacks the late ACKs of five replies, whose headers were 8 ms longer under way: it has the
+    bodies sooner behind these than the server's capture has the ACKs. But the server is where they were held."""
+    late = []
+
+    def held(c: Conversation, number: int) -> None:
+        usual = c.one_way_ns
+        c.client_sends(100, after_ns=2 * MS)
+        c.one_way_ns = usual + 8 * MS * (number % 4 == 1)
+        c.server_sends(200, after_ns=100 * US)
+        c.one_way_ns = usual
+        ack = c.client_acks(after_ns=40 * MS)
+        if number % 4 == 1:
+            late.append(ack.ack)
+        c.server_sends(300, after_ns=10 * US)
+        c.client_acks(after_ns=10 * US)
+
+    conversation = talk(held, rtt_ns=2 * MS, timestamps=False)
+    seen = [one for one in conversation.seen_at("client") if one.length or one.ack not in late]
+    pair = analyze_same_traffic(at(conversation, "server"), at(seen, "client"))
+    assert (pair.verdict, pair.results[0].summary.stalls) == ("STALL", 19)
+
+
 def test_it_is_one_answer_whichever_is_named_first(at):
     conversation = talk(on_a_path_that_varies(server_held), rtt_ns=20 * MS)
     client, server = at(conversation, "client"), at(conversation, "server")
