@@ -22,7 +22,7 @@ from support.synthetic import (
     pcap_bytes,
     pcapng_bytes,
 )  # fmt: skip
-from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, tunnelled, udp
+from support.tunnels import EXTENSIONS, LINKS, TUNNELS, ethernet, extended, ipv4, tunnelled, udp
 
 
 def talk(**settings) -> list[Segment]:
@@ -78,6 +78,12 @@ class TestTshark:
         headers = [Frame(1, extended(segment, name)) for name in EXTENSIONS for segment in talk()]
         headers += [Frame(1, extended(segment, *EXTENSIONS)) for segment in talk()]
         compare(tmp_path / "a", pcap_bytes([*inside, *headers], snaplen=256), len(inside) + len(headers))
+
+    @pytest.mark.parametrize("link", LINKS)
+    def test_link_layers_whose_headers_vary(self, tmp_path, link):
+        number, wrap = LINKS[link]
+        segments = [segment for segment in talk() if segment.length < 1400]  # as on such links, without offload
+        compare(tmp_path / "a", pcap_bytes(tunnelled(segments, wrap), number, snaplen=2000), len(segments))
 
     @pytest.mark.parametrize("snaplen", [54, 60, 70, 80, 96])
     def test_snaplen(self, tmp_path, snaplen):

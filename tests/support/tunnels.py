@@ -73,7 +73,76 @@ def _erspan_3(last: int, extra: bytes) -> Wrap:
     return lambda s: ipv4(47, header + packet_bytes(s, ETHERNET))
 
 
+def _snap(segment: Segment) -> bytes:
+    return b"\xaa\xaa\x03\0\0\0" + struct.pack(">H", _ethertype(segment)) + ip_bytes(segment)
+
+
+def _in_802_3(segment: Segment) -> bytes:
+    return ethernet(len(_snap(segment)), _snap(segment))
+
+
+def _in_802_3_with_vlan(segment: Segment) -> bytes:
+    return ethernet(0x8100, struct.pack(">HH", 7, len(_snap(segment))) + _snap(segment))
+
+
+def _gtp(flags: int, extra: bytes) -> Wrap:
+    def wrap(segment: Segment) -> bytes:
+        packet = extra + ip_bytes(segment)
+        return udp(2152, struct.pack(">BBHI", flags, 0xFF, len(packet) & 0xFFFF, 9) + packet)
+
+    return wrap
+
+
+def _l2tp(segment: Segment) -> bytes:
+    return udp(
+        1701, struct.pack(">HI", 2, 9) + b"\xff\x03" + struct.pack(">H", _ppp_protocol(segment)) + ip_bytes(segment)
+    )
+
+
+def _l2tp_with_all(segment: Segment) -> bytes:
+    """Length, sequence numbers and an offset of two bytes."""
+    ppp = b"\xff\x03" + struct.pack(">H", _ppp_protocol(segment)) + ip_bytes(segment)
+    return udp(1701, struct.pack(">HHIHHHH", 0x4A02, (16 + len(ppp)) & 0xFFFF, 9, 1, 1, 2, 0) + ppp)
+
+
+def wlan(segment: Segment, first: int = 0x08, flags: int = 0x01, extra: bytes = b"") -> bytes:
+    """A data frame of 802.11; `extra` is what stands between the usual header and LLC."""
+    return struct.pack("<BBH", first, flags, 44) + ETHERNET_ADDRESSES + bytes(6) + b"\x10\0" + extra + _snap(segment)
+
+
+def _radiotap(frame: bytes) -> bytes:
+    """With the flags of the frame and its rate."""
+    return struct.pack("<BBHIBB", 0, 0, 10, 0x06, 0, 12) + frame
+
+
+def _nflog(segment: Segment) -> bytes:
+    family = 10 if ":" in segment.src else 2
+    prefix = struct.pack("<HH", 4 + 5, 10) + b"drop\0" + bytes(3)
+    packet = ip_bytes(segment)
+    header = struct.pack(">BBH", family, 0, 5) + prefix
+    return header + struct.pack("<HH", (4 + len(packet)) & 0xFFFF, 9) + packet + bytes(-len(packet) % 4)
+
+
+# Link layers whose headers vary: the number of tcpdump.org, and a packet.
+LINKS: dict[str, tuple[int, Wrap]] = {
+    "802.11": (105, wlan),
+    "802.11 with QoS": (105, lambda s: wlan(s, 0x88, 0x02, b"\0\0")),
+    "802.11 with QoS, padded": (105, lambda s: wlan(s, 0x88, 0x02, b"\0\0" + bytes(2))),
+    "802.11 with four addresses, QoS and HT control": (105, lambda s: wlan(s, 0x88, 0x83, bytes(6 + 2 + 4))),
+    "802.11 with radiotap": (127, lambda s: _radiotap(wlan(s))),
+    "802.11 with PPI": (192, lambda s: struct.pack("<BBHI", 0, 0, 8, 105) + wlan(s)),
+    "NFLOG": (239, _nflog),
+    "IEEE 802.3 with SNAP": (1, _in_802_3),
+    "IEEE 802.3 with SNAP in a VLAN": (1, _in_802_3_with_vlan),
+    "Cisco HDLC": (104, lambda s: struct.pack(">BBH", 0x0F, 0, _ethertype(s)) + ip_bytes(s)),
+    "PPP in HDLC": (50, lambda s: struct.pack(">BBH", 0xFF, 3, _ppp_protocol(s)) + ip_bytes(s)),
+}
 TUNNELS: dict[str, Wrap] = {
+    "GTP-U": _gtp(0x30, b""),
+    "GTP-U with a sequence number": _gtp(0x32, bytes(4)),
+    "GTP-U with an extension header": _gtp(0x34, b"\0\0\0\x85" + b"\x01\x10\x01\0"),
+    "L2TP": _l2tp,
+    "L2TP with length, sequence numbers and offset": _l2tp_with_all,
     "GRE": _gre(0, b""),
     "GRE with checksum, key, sequence": _gre(0xB000, bytes(12)),
     "GRE with Ethernet": lambda s: ipv4(47, struct.pack(">HH", 0, 0x6558) + packet_bytes(s, ETHERNET)),

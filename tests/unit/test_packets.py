@@ -19,7 +19,7 @@ from support.engines import ENGINES, followed
 from support.files import rewrite
 from support.rows import segment_row, truth
 from support.synthetic import ETHERNET, NULL, RAW, SLL, Frame, Segment, acked_late, merge, pcap_bytes, tcp_bytes
-from support.tunnels import EXTENSIONS, TUNNELS, ethernet, extended, ipv4, ipv6, tunnelled, udp
+from support.tunnels import EXTENSIONS, LINKS, TUNNELS, ethernet, extended, ipv4, ipv6, tunnelled, udp
 
 ONE = Segment(10**18, "10.0.0.1", 40000, "10.0.0.2", 80, 1, 2, "PA", 100)
 
@@ -273,7 +273,7 @@ TCP = tcp_bytes(ONE)
         ("ARP", ethernet(0x0806, bytes(28))),
         ("LLDP", ethernet(0x88CC, bytes(28))),
         ("EtherType 0x1234", ethernet(0x1234, bytes(28))),
-        ("IEEE 802.3", ethernet(38, bytes(38))),
+        ("IEEE 802.2", ethernet(38, bytes(38))),
         ("PPPoE discovery", ethernet(0x8863, bytes(28))),
         ("MPLS", ethernet(0x8847, struct.pack(">I", 1 << 8 | 64) + bytes(30))),
         ("PPP protocol 0xc021", ethernet(0x8864, bytes(6) + b"\xc0\x21" + bytes(9))),
@@ -281,6 +281,12 @@ TCP = tcp_bytes(ONE)
         ("UDP", udp(4789, bytes(40))),  # VXLAN without its valid flag
         ("UDP", udp(6081, b"\xff" + bytes(40))),  # Geneve of a version to come
         ("UDP", udp(4789, b"\x08")),
+        ("UDP", udp(2152, b"\x30\x01" + bytes(40))),  # GTP-U that asks whether the other end is there
+        ("UDP", udp(2152, b"\x34\xff" + bytes(9) + b"\x85" + bytes(40))),  # an extension header of no length
+        ("UDP", udp(2152, b"\x34\xff" + bytes(9) + b"\x85\x40" + bytes(40))),
+        ("UDP", udp(1701, b"\xc8\x02" + bytes(40))),  # L2TP's own control
+        ("UDP", udp(1701, b"\0\x03" + bytes(40))),
+        ("UDP", udp(1701, b"\x42\x02" + bytes(6))),
         ("ICMP", ipv4(1, bytes(8) + ipv4(6, TCP)[14:])),  # an error that quotes a TCP header
         ("ICMPv6", ipv6(58, bytes(8))),
         ("SCTP", ipv4(132, bytes(20))),
@@ -323,7 +329,17 @@ def test_first_fragments_have_a_header_to_read(decoded):
     ("link_type", "data", "what"),
     [
         (147, bytes(60), "link type 147 (user-defined) not decoded"),
-        (105, bytes(60), "link type 105 (802.11) not decoded"),
+        (105, b"\x80" + bytes(60), "802.11"),  # a beacon
+        (105, b"\x48" + bytes(60), "802.11"),  # to say that a card sleeps: without data
+        (105, b"\x88\0" + bytes(22) + b"\x80" + bytes(60), "802.11"),  # several packets in one frame
+        (105, b"\x08\x41" + bytes(60), "802.11 encrypted"),
+        (105, b"\x08\x01" + bytes(20) + b"\x11" + bytes(60), "802.11 fragment"),
+        (105, b"\x08" + bytes(60), "IEEE 802.2"),
+        (127, b"\0\0\x08\0" + bytes(4) + b"\x80" + bytes(60), "802.11"),
+        (127, b"\0\0\x00\x02" + bytes(60), "802.11 header incomplete"),
+        (192, b"\0\0\x08\0" + b"\xff" * 4, "link type 65535 not known"),
+        (239, bytes(4) + b"\x04\0\x0a\0" + b"\x03\0\x0a\0" + bytes(9), "NFLOG malformed"),
+        (239, bytes(4) + b"\x08\0\x0a\0" + bytes(4), "NFLOG header incomplete"),
         (9999, bytes(60), "link type 9999 not known"),
         (NULL, struct.pack("<I", 7) + bytes(40), "loopback family 7"),
         (RAW, bytes(40), "raw IP malformed"),
@@ -337,6 +353,14 @@ def test_link_layers_without_ip(decoded, link_type, data, what):
     assert len(packets) == 0
     assert list(tally.values()) == [1]
     assert what.replace("incomplete", "") in next(iter(tally)).replace("cut by snaplen", "")
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_link_layers_whose_headers_vary(decoded, link):
+    number, wrap = LINKS[link]
+    packets, tally = decoded([Frame(segment.ts_ns, wrap(segment)) for segment in BOTH], number)
+    assert rows_of(packets) == truth(BOTH)
+    assert tally == {}
 
 
 def test_ppp(decoded):

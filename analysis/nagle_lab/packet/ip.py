@@ -1,7 +1,7 @@
 """IPv4, IPv6 and its extension headers, and the tunnels that run over IP.
 
 Sources: RFC 791, RFC 8200, RFC 4302 (AH), RFC 2784 and 2890 (GRE), RFC 2637 (its PPTP variant), RFC 7348 (VXLAN),
-RFC 8926 (Geneve).
+RFC 8926 (Geneve), RFC 2661 (L2TP), 3GPP TS 29.281 (GTP-U, what mobile networks carry their users' packets in).
 """
 
 from struct import Struct
@@ -16,7 +16,10 @@ V4_MAPPED = bytes(10) + b"\xff\xff"
 FRAGMENT_OFFSET = 0x1FFF
 
 VXLAN_PORTS, GENEVE_PORT = (4789, 8472), 6081  # the second is that of Linux, older than IANA's
+GTP_USER_PORT, L2TP_PORT = 2152, 1701
 UDP_HEADER, TUNNEL_HEADER = 8, 8
+GTP_VERSION_AND_TYPE, GTP_VERSION_1, GTP_PACKET, GTP_OPTIONAL, GTP_EXTENDED = 0xF0, 0x30, 0xFF, 0x07, 0x04
+L2TP_CONTROL, L2TP_LENGTH, L2TP_SEQUENCE, L2TP_OFFSET, L2TP_VERSION = 0x8000, 0x4000, 0x0800, 0x0200, 0x000F
 
 
 def _ipv4(packet: Packet) -> None:
@@ -99,6 +102,50 @@ def _udp(packet: Packet) -> None:
     elif port == GENEVE_PORT and packet.u8(8) >> 6 == 0:
         (packet.kind,) = U16(packet.buffer, packet.at + 10)
         packet.at += UDP_HEADER + TUNNEL_HEADER + (packet.u8(8) & 0x3F) * 4
+    elif port == GTP_USER_PORT:
+        _gtp(packet)
+    elif port == L2TP_PORT:
+        _l2tp(packet)
+
+
+def _gtp(packet: Packet) -> None:
+    """Version 1, behind a UDP header: a user's packet, perhaps after extension headers, each the type of the next."""
+    flags = packet.u8(UDP_HEADER)
+    if flags & GTP_VERSION_AND_TYPE != GTP_VERSION_1 or packet.u8(UDP_HEADER + 1) != GTP_PACKET:
+        return
+    packet.at += UDP_HEADER + TUNNEL_HEADER
+    if flags & GTP_OPTIONAL and not _gtp_extensions(packet, flags):
+        return
+    packet.kind = kinds.RAW_IP[0]
+
+
+def _gtp_extensions(packet: Packet, flags: int) -> bool:
+    """Sequence and N-PDU numbers, then headers that say their length in words. Returns whether all were captured."""
+    if not packet.has(4):
+        return False
+    following = packet.u8(3) if flags & GTP_EXTENDED else 0
+    packet.at += 4
+    while following:
+        if not packet.has(1) or not packet.u8() or not packet.has(packet.u8() * 4):
+            return False
+        size = packet.u8() * 4
+        following = packet.u8(size - 1)
+        packet.at += size
+    return True
+
+
+def _l2tp(packet: Packet) -> None:
+    """Version 2, behind a UDP header: data messages carry PPP."""
+    flags = packet.u16(UDP_HEADER)
+    if flags & L2TP_CONTROL or flags & L2TP_VERSION != 2:
+        return
+    header = UDP_HEADER + 6 + 2 * (flags & L2TP_LENGTH != 0) + 4 * (flags & L2TP_SEQUENCE != 0)
+    if flags & L2TP_OFFSET:
+        if not packet.has(header + 2):
+            return
+        header += 2 + packet.u16(header)
+    packet.kind = kinds.PPP
+    packet.at += header
 
 
 IP_LAYERS: dict[int, Layer] = {

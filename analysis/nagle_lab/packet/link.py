@@ -1,6 +1,7 @@
 """Link layers, and what lies between them and IP: VLAN tags, PPPoE, MPLS, ERSPAN.
 
 Sources: the LINKTYPE_ registry of tcpdump.org; IEEE 802.1Q and 802.1ad; RFC 2516 (PPPoE); RFC 3032 (MPLS);
+nfnetlink_log.h of Linux (NFLOG);
 draft-foschiano-erspan-03 (ERSPAN, what switches mirror to another network).
 """
 
@@ -14,6 +15,7 @@ FAMILIES_IPV6 = (10, 24, 28, 30)  # Linux; NetBSD and OpenBSD; FreeBSD; Darwin
 PPP_IPV4, PPP_IPV6 = 0x21, 0x57
 PKTAP_HEADER, PKTAP_BEGIN = 108, Struct("<III").unpack_from  # bytes at least
 ERSPAN_FRAME_TYPE = 0x7C00  # 0: Ethernet
+NFLOG_HEADER, NFLOG_ATTRIBUTE, NFLOG_PAYLOAD = 4, Struct("<HH").unpack_from, 9  # NFULA_PAYLOAD
 
 
 def _typed(header: int, type_at: int) -> Layer:
@@ -23,6 +25,18 @@ def _typed(header: int, type_at: int) -> Layer:
         if packet.has(header):
             packet.kind = packet.u16(type_at)
             packet.at += header
+
+    return layer
+
+
+def _frame(header: int, type_at: int) -> Layer:
+    """As ``_typed``, but an EtherType too small to be one is the frame's length (IEEE 802.3), and LLC comes next."""
+    typed = _typed(header, type_at)
+
+    def layer(packet: Packet) -> None:
+        typed(packet)
+        if packet.kind < kinds.FIRST_ETHERTYPE:
+            packet.kind = kinds.LLC
 
     return layer
 
@@ -89,6 +103,23 @@ def _pktap(packet: Packet) -> None:
         packet.at += length
 
 
+def _nflog(packet: Packet) -> None:
+    """Netlink's attributes, the packet the last of them; their numbers are the host's, here little-endian."""
+    if not packet.has(NFLOG_HEADER):
+        return
+    packet.at += NFLOG_HEADER
+    while packet.has(4):
+        length, attribute = NFLOG_ATTRIBUTE(packet.buffer, packet.at)
+        if attribute == NFLOG_PAYLOAD:
+            packet.kind = kinds.RAW_IP[0]
+            packet.at += 4
+            return
+        if length < 4:
+            packet.kind |= kinds.MALFORMED
+            return
+        packet.at += (length + 3) & ~3
+
+
 def _erspan_3(packet: Packet) -> None:
     """Type III, whose last bit says whether a header for its platform follows; only Ethernet frames are decoded."""
     if not packet.has(12):
@@ -101,7 +132,7 @@ def _erspan_3(packet: Packet) -> None:
 
 
 LINK_LAYERS: dict[int, Layer] = {
-    kinds.ETHERNET: _typed(14, 12),
+    kinds.ETHERNET: _frame(14, 12),
     kinds.LINUX_COOKED: _typed(16, 14),
     kinds.LINUX_COOKED_2: _typed(20, 0),
     kinds.BSD_LOOPBACK: _loopback,
@@ -110,12 +141,15 @@ LINK_LAYERS: dict[int, Layer] = {
     kinds.RAW_IPV4: always(kinds.IPV4),
     kinds.RAW_IPV6: always(kinds.IPV6),
     kinds.PKTAP: _pktap,
-    **dict.fromkeys(kinds.VLAN_TAGS, _typed(4, 2)),
+    kinds.NFLOG: _nflog,
+    **dict.fromkeys(kinds.VLAN_TAGS, _frame(4, 2)),
     kinds.MPLS_UNICAST: _mpls,
     kinds.MPLS_MULTICAST: _mpls,
     kinds.PPPOE_SESSION: always(kinds.PPP, 6),
     kinds.PPP_IN_GRE: always(kinds.PPP),
     kinds.PPP: _ppp,
+    kinds.PPP_IN_HDLC: _ppp,
+    kinds.CISCO_HDLC: _typed(4, 2),
     kinds.ETHERNET_IN_GRE: always(kinds.ETHERNET),
     kinds.ERSPAN_2: always(kinds.ETHERNET, 8),
     kinds.ERSPAN_3: _erspan_3,

@@ -1,4 +1,4 @@
-/* The TCP segment in a packet: the twin of headers.py, link.py, ip.py and segment.py, function for function. * Every
+/* The TCP segment in a packet: the twin of headers.py, link.py, wlan.py, ip.py and segment.py, function for function. * Every
  * byte is read through the cursor below, which never goes beyond the captured bytes. */
 #include "segment.h"
 
@@ -8,17 +8,20 @@
 enum {
     IP_PROTOCOL = 0x10000, LINK_TYPE = 0x20000, PPP_PROTOCOL = 0x30000, FAMILY = 0x40000,
     CUT = 0x100000, INCOMPLETE = 0x200000, MALFORMED = 0x300000, FRAGMENT = 0x400000, OPAQUE = 0x500000,
+    ENCRYPTED = 0x600000,
 };
 enum { /* EtherTypes */
     IPV4 = 0x0800, IPV6 = 0x86DD, VLAN_TAG = 0x8100, SERVICE_VLAN_TAG = 0x88A8, OLD_SERVICE_VLAN_TAG = 0x9100,
     MPLS_UNICAST = 0x8847, MPLS_MULTICAST = 0x8848, PPPOE_SESSION = 0x8864, PPP_IN_GRE = 0x880B, ETHERNET_IN_GRE = 0x6558,
-    ERSPAN_2 = 0x88BE, ERSPAN_3 = 0x22EB,
+    ERSPAN_2 = 0x88BE, ERSPAN_3 = 0x22EB, LLC = 0x0004, FIRST_ETHERTYPE = 0x600,
 };
 enum {
     BSD_LOOPBACK = LINK_TYPE | 0, ETHERNET = LINK_TYPE | 1, PPP = LINK_TYPE | 9, RAW_IP = LINK_TYPE | 101,
     RAW_IP_12 = LINK_TYPE | 12, RAW_IP_14 = LINK_TYPE | 14, OPENBSD_LOOPBACK = LINK_TYPE | 108,
     LINUX_COOKED = LINK_TYPE | 113, RAW_IPV4 = LINK_TYPE | 228, RAW_IPV6 = LINK_TYPE | 229,
-    PKTAP = LINK_TYPE | 258, LINUX_COOKED_2 = LINK_TYPE | 276,
+    PKTAP = LINK_TYPE | 258, LINUX_COOKED_2 = LINK_TYPE | 276, PPP_IN_HDLC = LINK_TYPE | 50,
+    CISCO_HDLC = LINK_TYPE | 104, WLAN = LINK_TYPE | 105, RADIOTAP = LINK_TYPE | 127, PPI = LINK_TYPE | 192,
+    NFLOG = LINK_TYPE | 239,
 };
 enum {
     HOP_BY_HOP = IP_PROTOCOL | 0, IPV4_IN_IP = IP_PROTOCOL | 4, TCP = IP_PROTOCOL | 6, UDP = IP_PROTOCOL | 17,
@@ -78,6 +81,8 @@ static inline void copy(const packet *p, int64_t skip, uint8_t *to, int64_t coun
         memcpy(to, p->buffer + p->at + skip, (size_t)count);
 }
 
+static inline uint32_t little_u16(const packet *p, int64_t skip) { return u8(p, skip + 1) << 8 | u8(p, skip); }
+
 static inline uint32_t little_u32(const packet *p, int64_t skip)
 {
     return u8(p, skip + 3) << 24 | u8(p, skip + 2) << 16 | u8(p, skip + 1) << 8 | u8(p, skip);
@@ -89,6 +94,13 @@ static void typed(packet *p, int64_t header, int64_t type_at)
         p->kind = u16(p, type_at);
         p->at += header;
     }
+}
+
+static void frame(packet *p, int64_t header, int64_t type_at)
+{
+    typed(p, header, type_at);
+    if (p->kind < FIRST_ETHERTYPE)
+        p->kind = LLC;
 }
 
 static void always(packet *p, int64_t kind, int64_t header)
@@ -154,6 +166,89 @@ static void pktap(packet *p)
     uint32_t length = little_u32(p, 0), link_type = little_u32(p, 8);
     p->kind = LINK_TYPE | (link_type < 0xFFFF ? link_type : 0xFFFF);
     p->at += length;
+}
+
+static void nflog(packet *p)
+{
+    if (!has(p, 4))
+        return;
+    p->at += 4;
+    while (has(p, 4)) {
+        uint32_t length = little_u16(p, 0), attribute = little_u16(p, 2);
+        if (attribute == 9) {
+            p->kind = RAW_IP;
+            p->at += 4;
+            return;
+        }
+        if (length < 4) {
+            p->kind |= MALFORMED;
+            return;
+        }
+        p->at += (length + 3) & ~3u;
+    }
+}
+
+static void radiotap(packet *p)
+{
+    if (!has(p, 8))
+        return;
+    p->kind = WLAN;
+    p->at += little_u16(p, 2);
+}
+
+static void ppi(packet *p)
+{
+    if (!has(p, 8))
+        return;
+    uint32_t link_type = little_u32(p, 4);
+    p->kind = LINK_TYPE | (link_type < 0xFFFF ? link_type : 0xFFFF);
+    p->at += little_u16(p, 2);
+}
+
+static void skip_padding(packet *p, int64_t header)
+{
+    int64_t padding = -header & 3;
+    if (padding && p->at + padding + 2 <= p->captured_end && u16(p, 0) != 0xAAAA && u16(p, padding) == 0xAAAA)
+        p->at += padding;
+}
+
+static void wlan(packet *p)
+{
+    if (!has(p, 2))
+        return;
+    uint32_t first = u8(p, 0), flags = u8(p, 1);
+    if ((first & 0x0C) != 0x08 || first & 0x40) {
+        p->kind |= OPAQUE;
+        return;
+    }
+    int64_t header = (flags & 3) == 3 ? 30 : 24, qos = header;
+    if (first & 0x80)
+        header += flags & 0x80 ? 6 : 2;
+    if (!has(p, header))
+        return;
+    if (flags & 0x40) {
+        p->kind |= ENCRYPTED;
+    } else if (u8(p, 22) & 0x0F) {
+        p->kind |= FRAGMENT;
+    } else if (first & 0x80 && u8(p, qos) & 0x80) {
+        p->kind |= OPAQUE;
+    } else {
+        p->kind = LLC;
+        p->at += header;
+        skip_padding(p, header);
+    }
+}
+
+static void llc(packet *p)
+{
+    if (!has(p, 8))
+        return;
+    if (u16(p, 0) == 0xAAAA && u16(p, 2) == 0x0300 && !u16(p, 4)) {
+        p->kind = u16(p, 6);
+        p->at += 8;
+    } else {
+        p->kind |= OPAQUE;
+    }
 }
 
 static void erspan_3(packet *p)
@@ -238,6 +333,49 @@ static void gre(packet *p)
     p->kind = protocol == ERSPAN_2 && !sequence ? ETHERNET : (int64_t)protocol;
 }
 
+/* Returns whether all of them were captured. */
+static int gtp_extensions(packet *p, uint32_t flags)
+{
+    if (!has(p, 4))
+        return 0;
+    uint32_t following = flags & 0x04 ? u8(p, 3) : 0;
+    p->at += 4;
+    while (following) {
+        if (!has(p, 1) || !u8(p, 0) || !has(p, u8(p, 0) * 4))
+            return 0;
+        uint32_t size = u8(p, 0) * 4;
+        following = u8(p, size - 1);
+        p->at += size;
+    }
+    return 1;
+}
+
+static void gtp(packet *p)
+{
+    uint32_t flags = u8(p, 8);
+    if ((flags & 0xF0) != 0x30 || u8(p, 9) != 0xFF)
+        return;
+    p->at += 16;
+    if (flags & 0x07 && !gtp_extensions(p, flags))
+        return;
+    p->kind = RAW_IP;
+}
+
+static void l2tp(packet *p)
+{
+    uint32_t flags = u16(p, 8);
+    if (flags & 0x8000 || (flags & 0x000F) != 2)
+        return;
+    int64_t header = 14 + (flags & 0x4000 ? 2 : 0) + (flags & 0x0800 ? 4 : 0);
+    if (flags & 0x0200) {
+        if (!has(p, header + 2))
+            return;
+        header += 2 + u16(p, header);
+    }
+    p->kind = PPP;
+    p->at += header;
+}
+
 static void udp(packet *p)
 {
     if (!has(p, 8))
@@ -252,6 +390,10 @@ static void udp(packet *p)
     } else if (port == 6081 && u8(p, 8) >> 6 == 0) {
         p->kind = u16(p, 10);
         p->at += 16 + (u8(p, 8) & 0x3F) * 4;
+    } else if (port == 2152) {
+        gtp(p);
+    } else if (port == 1701) {
+        l2tp(p);
     }
 }
 
@@ -259,10 +401,16 @@ static void udp(packet *p)
 static int peel(packet *p)
 {
     switch (p->kind) {
-    case ETHERNET: typed(p, 14, 12); return 1;
+    case ETHERNET: frame(p, 14, 12); return 1;
     case LINUX_COOKED: typed(p, 16, 14); return 1;
     case LINUX_COOKED_2: typed(p, 20, 0); return 1;
     case PKTAP: pktap(p); return 1;
+    case NFLOG: nflog(p); return 1;
+    case RADIOTAP: radiotap(p); return 1;
+    case PPI: ppi(p); return 1;
+    case WLAN: wlan(p); return 1;
+    case LLC: llc(p); return 1;
+    case CISCO_HDLC: typed(p, 4, 2); return 1;
     case BSD_LOOPBACK:
     case OPENBSD_LOOPBACK: loopback(p); return 1;
     case RAW_IP:
@@ -274,12 +422,13 @@ static int peel(packet *p)
     case IPV6_IN_IP: always(p, IPV6, 0); return 1;
     case VLAN_TAG:
     case SERVICE_VLAN_TAG:
-    case OLD_SERVICE_VLAN_TAG: typed(p, 4, 2); return 1;
+    case OLD_SERVICE_VLAN_TAG: frame(p, 4, 2); return 1;
     case MPLS_UNICAST:
     case MPLS_MULTICAST: mpls(p); return 1;
     case PPPOE_SESSION: always(p, PPP, 6); return 1;
     case PPP_IN_GRE: always(p, PPP, 0); return 1;
-    case PPP: ppp(p); return 1;
+    case PPP:
+    case PPP_IN_HDLC: ppp(p); return 1;
     case ETHERNET_IN_GRE: always(p, ETHERNET, 0); return 1;
     case ERSPAN_2: always(p, ETHERNET, 8); return 1;
     case ERSPAN_3: erspan_3(p); return 1;

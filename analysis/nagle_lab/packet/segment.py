@@ -11,6 +11,7 @@ from nagle_lab.packet import kinds
 from nagle_lab.packet.headers import U16, Layer, Packet
 from nagle_lab.packet.ip import FRAGMENT_OFFSET, IP_LAYERS, V4_MAPPED
 from nagle_lab.packet.link import LINK_LAYERS
+from nagle_lab.packet.wlan import WLAN_LAYERS
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
@@ -25,7 +26,7 @@ FLAGS = 0xFFF
 TIMESTAMPS = Struct(">II")
 OPTION_END, OPTION_NOP, OPTION_MSS, OPTION_SCALE, OPTION_TIMESTAMPS = 0, 1, 2, 3, 8
 
-LAYERS: dict[int, Layer] = LINK_LAYERS | IP_LAYERS
+LAYERS: dict[int, Layer] = LINK_LAYERS | WLAN_LAYERS | IP_LAYERS
 MOST_LAYERS = 16
 OPTIONS_CUT = -2  # value of the window scale if the capture cut the options off
 LONGEST = 1 << 30  # payload bytes; offload makes up to some megabytes, a damaged length any number
@@ -73,8 +74,9 @@ def decode(
 ) -> Segment | int:  # fmt: skip
     """Decode the TCP segment in a packet, or return the kind of what is there instead (nagle_lab.packet.kinds).
 
-    Goes through VLAN tags, PPPoE, MPLS, IP in IP, GRE, ERSPAN, VXLAN and Geneve, and IPv6 extension headers;
-    addresses and length are those of the innermost IP header. It raises nothing, whatever the bytes are.
+    Goes through 802.11, VLAN tags, PPPoE, MPLS, IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U and L2TP, and IPv6
+    extension headers; addresses and length are those of the innermost IP header. It raises nothing, whatever the
+    bytes are.
 
     Parameters
     ----------
