@@ -191,6 +191,16 @@ def test_nothing_usable(tmp_path, content, says):
     assert says in str(error)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("trace.ETL", "convert it with etl2pcapng"), ("card.erf", "editcap"), ("x.cap", "give a pcap or pcapng file")],
+)
+def test_what_only_its_name_tells(tmp_path, name, says):
+    path = tmp_path / name
+    path.write_bytes(bytes(1000))
+    assert says in str(attempt(path)[1])
+
+
 def test_no_file_to_read(tmp_path):
     for path, says in [
         (tmp_path / "absent", "no such file"),

@@ -27,6 +27,10 @@ UNREADABLE = {
     b"GMBU": "a Network Monitor file: convert it with editcap -F pcapng",
     b"version https://git-lfs.": "a pointer of Git LFS, not the file itself: get that with git lfs pull",
 }
+BY_SUFFIX = {  # what has no first bytes of its own
+    ".etl": "a trace of Windows: convert it with etl2pcapng, or with pktmon etl2pcap if pktmon made it",
+    ".erf": "not a capture, or an ERF file: convert that with editcap -F pcapng",
+}
 _TELLING = 512  # bytes from which to tell what a file is that is no capture
 _NO_TEXT = {*range(32), 127} - set(b"\t\n\f\r\x1b")  # bytes of no text, except escapes of colours
 
@@ -52,15 +56,15 @@ def open_capture(
     return Capture([path if isinstance(path, FileIO) else str(path) for path in several], window_bytes, sha256)
 
 
-def _what_else(begin: bytes, *, is_pipe: bool) -> str:
-    """What a file is that begins so and is no capture, and what to do."""
+def _what_else(begin: bytes, name: str) -> str:
+    """What a file of that name is that begins so and is no capture, and what to do."""
     if known := next((what for magic, what in UNREADABLE.items() if begin.startswith(magic)), ""):
         return known
     if begin[257:262] == b"ustar":
         return "a tar archive: unpack it first"
     if not _NO_TEXT & set(begin):
-        return f"not a capture, but text: record one with tcpdump {'-w -' if is_pipe else '-w'}"
-    return "not a capture: give a pcap or pcapng file"
+        return f"not a capture, but text: record one with tcpdump {'-w -' if name == STDIN_NAME else '-w'}"
+    return BY_SUFFIX.get(Path(name).suffix.lower(), "not a capture: give a pcap or pcapng file")
 
 
 class CaptureSoFar:
@@ -312,7 +316,7 @@ class _File:
         if head.startswith(pcapng.MAGIC):
             self.facts.formats["pcapng"] = None
             return PcapngReader(window, self.facts, self.name)
-        what = _what_else(bytes(window.raw[: min(window.end, _TELLING)]), is_pipe=self.name == STDIN_NAME)
+        what = _what_else(bytes(window.raw[: min(window.end, _TELLING)]), self.name)
         raise NagleLabError(f"{self.name}: {what}")
 
     def _head(self) -> bytes:
