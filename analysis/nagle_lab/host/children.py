@@ -124,13 +124,16 @@ class Child:
                 os.waitpid(self.pid, 0)
             raise NotStartedError(int(number))
 
-    def wait(self, limit_s: float | None = None, *, relayed: bool = False) -> Ended:
+    def wait(self, limit_s: float | None = None, *, relayed: bool = False, under_strace: bool = False) -> Ended:
         """Wait until it has ended; pass signals on to it, except the terminal's, which it receives itself.
 
         ``relayed``: our parent passes signals on, too, so what also comes from others came to the process group.
-        After ``limit_s`` it gets SIGTERM, and GRACE_S later SIGKILL.
+        After ``limit_s`` it gets SIGTERM, and GRACE_S later SIGKILL. Strace gets that GRACE_S after any such signal:
+        it has let go of its processes by then, or never will, as one that waits for its child of vfork() does not
+        stop, and that child is stopped by strace.
         """
         end, timed_out = None if limit_s is None else time.monotonic() + limit_s, False
+        ending = signal.SIGTERM
         parent, orphaned, interrupted = os.getppid(), False, False
         while True:
             status = self._reap()
@@ -140,12 +143,16 @@ class Child:
                 end, orphaned = time.monotonic(), True
             left = 60.0 if end is None else max(end - time.monotonic(), 0.0)
             info = signal.sigtimedwait(TAKEN, left)
-            interrupted |= info is not None and info.si_signo in ENDING
             if info is None and end is not None and time.monotonic() >= end:
-                self._signal(signal.SIGKILL if timed_out else signal.SIGTERM)
-                end, timed_out = time.monotonic() + GRACE_S, True
+                timed_out |= ending == signal.SIGTERM
+                self._signal(ending)
+                end, ending = time.monotonic() + GRACE_S, signal.SIGKILL
             elif info and _is_to_be_passed_on(info, parent if relayed else None):
                 self._signal(info.si_signo)
+            if info is not None and info.si_signo in ENDING:
+                if under_strace and not interrupted:
+                    end, ending = time.monotonic() + GRACE_S, signal.SIGKILL
+                interrupted = True
 
     def wait_or_end(self) -> Ended:
         """Wait until it has ended, and end it at the first signal. It has left the terminal, so the terminal's

@@ -77,7 +77,7 @@ def _run(job: Job, folder: Path) -> Outcome:
         return Outcome(status=error.status, problem=str(error), try_another_way=False)
     keeper = ProgramKeeper() if job.programs else None
     ender = StraceEnder(child.pid) if job.under_strace else None
-    ended = child.wait(job.limit_s, relayed=True)
+    ended = child.wait(job.limit_s, relayed=True, under_strace=job.under_strace)
     if ender:
         ender.stop()
     took_s = time.monotonic() - started
