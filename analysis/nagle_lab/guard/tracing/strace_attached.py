@@ -18,7 +18,7 @@ STACKS, THREADS = "strace-stacks.txt", "strace-threads.txt"
 UNTRACED = "untraced.pcapng"  # the capture of the time before strace attached
 UNTRACED_S = 5.0  # its longest duration
 STACKS_S = 2.0  # how long stacks are recorded: each takes milliseconds, in which a hold may pass
-_ATTACHED_S = 10.0
+_ATTACHED_S, _DETACHED_S = 10.0, 3.0
 
 
 class NotTracedError(Exception):
@@ -65,11 +65,19 @@ class Tracer:
             known.writelines(threads)
 
     def stop(self) -> list[str]:
-        """Detach, wait until everything is written, and return what strace said."""
+        """Detach, wait until everything is written, and return what strace said.
+
+        Strace that has not let go after a while never will: it waits for a process to stop that waits for its child
+        of vfork(), which strace has stopped. Both go on when strace is killed.
+        """
         if not self._process:
             return []
         self._process.send_signal(signal.SIGTERM)
-        _, said = self._process.communicate()
+        try:
+            _, said = self._process.communicate(timeout=_DETACHED_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            _, said = self._process.communicate()
         self._process = None
         return [line.removeprefix("strace: ") for line in said.splitlines()]
 
