@@ -492,6 +492,22 @@ def test_no_more_reactions_leave_than_are_looked_at(engine):
     assert max(kinds.values()) == MOST_SAMPLES < 270 * 2 * SAMPLES
 
 
+def test_times_before_1970_are_rounded_down(engine):
+    """By an offset of a pcapng interface (if_tsoffset)."""
+    c = Conversation(t0_ns=-5 * SECOND + 123_456)
+    c.handshake()
+    for _ in range(3):
+        c.client_sends(100)
+        c.server_sends(300)
+        c.client_acks(after_ns=41 * MS)
+        c.server_sends(200)
+    content = pcapng_bytes(c.segments, interfaces=[Interface(offset_s=-100)])
+    said = followed(engine, content)
+    assert said == plainly(content)
+    tsval, ms = c.segments[0].timestamps[0], -5_000  # and 0.123 ms
+    assert contents_of(said, "connection")[0]["tsval_clock", 0] == (tsval - ms) % 2**32
+
+
 # --------------------------------------------------------------------------------------- real captures
 
 

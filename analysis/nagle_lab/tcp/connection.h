@@ -374,7 +374,7 @@ static inline void learn_full_size_by_data(half *x, const half *y, const segment
 
 static inline uint32_t clock_of(int64_t tsval, int64_t ts)
 {
-    return (uint32_t)(tsval - ts / 1000000);
+    return (uint32_t)(tsval - (ts / 1000000 - (ts % 1000000 < 0))); /* rounded down, before 1970, too */
 }
 
 static inline void learn_timestamps(half *x, const segment *s)
