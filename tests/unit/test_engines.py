@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nagle_lab.diagnosis import analysis
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp import make_engine as engine_here
-from nagle_lab.tcp.events import MOST_SAMPLES
+from nagle_lab.tcp.events import MOST_SAMPLES, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import COPY, SAMPLES
 from nagle_lab.tcp.machine import ASKING
@@ -506,6 +506,29 @@ def test_times_before_1970_are_rounded_down(engine):
     assert said == plainly(content)
     tsval, ms = c.segments[0].timestamps[0], -5_000  # and 0.123 ms
     assert contents_of(said, "connection")[0]["tsval_clock", 0] == (tsval - ms) % 2**32
+
+
+@pytest.mark.parametrize("client", ["::ffff:10.0.0.1", "2001:db8::1"])
+def test_either_end_may_have_an_address_that_looks_like_ipv4(engine, client):
+    """In IPv6: then the identification 0 says nothing about one end only."""
+    server = "2001:db8::2" if client.startswith("::ffff") else "::ffff:10.0.0.2"
+    c = Conversation(client=(client, 40000), server=(server, 80))
+    for _ in range(6):
+        c.client_sends(1400)
+        c.server_acks()
+        c.server_sends(1400, flags="A")
+        c.server_sends(1400, after_ns=10 * US)
+        c.client_acks(after_ns=41 * MS)
+        c.client_sends(100, after_ns=2 * MS)
+        c.client_sends(1400, flags="A", after_ns=2 * MS)
+        c.client_sends(1400, after_ns=10 * US)
+        c.server_acks(after_ns=41 * MS)
+    content = pcap_bytes(c.segments)
+    said = followed(engine, content)
+    assert said == plainly(content)
+    ended_by = {(row["side"], row["ended_by"]) for row in contents_of(said, "idle_gap")}
+    maybe_bsd = 0 if client.startswith("::ffff") else 1
+    assert {(maybe_bsd, EndedBy.ACKNOWLEDGEMENT), (1 - maybe_bsd, EndedBy.READING)} <= ended_by
 
 
 # --------------------------------------------------------------------------------------- real captures

@@ -220,7 +220,7 @@ static flow *open_connection(machine *m, const segment *s)
         x->scale = -1;
         x->shift = LARGEST_SCALE;
         x->surely_small_below = LEAST_MSS;
-        x->is_ipv6 = !!memcmp(s->src, V4_MAPPED, sizeof V4_MAPPED);
+        x->is_ipv6 = !!memcmp(f->address + 16 * side, V4_MAPPED, sizeof V4_MAPPED);
     }
     live_list(&m->live, f);
     learn_server(m, f, s);
