@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from nagle_lab.diagnosis import analysis
 from nagle_lab.tcp import compiled
 from nagle_lab.tcp import make_engine as engine_here
+from nagle_lab.tcp.durations import MOST
 from nagle_lab.tcp.events import MOST_SAMPLES, EndedBy
 from nagle_lab.tcp.layout import LAYOUTS
 from nagle_lab.tcp.learned import COPY, SAMPLES
@@ -529,6 +530,20 @@ def test_either_end_may_have_an_address_that_looks_like_ipv4(engine, client):
     ended_by = {(row["side"], row["ended_by"]) for row in contents_of(said, "idle_gap")}
     maybe_bsd = 0 if client.startswith("::ffff") else 1
     assert {(maybe_bsd, EndedBy.ACKNOWLEDGEMENT), (1 - maybe_bsd, EndedBy.READING)} <= ended_by
+
+
+def test_the_sum_of_durations_has_a_limit(engine):
+    """Each of these exchanges took more than two centuries, by a clock that was set to and fro."""
+    packets = []
+    for port in (40_000, 40_001):
+        packets += [
+            Segment(-(2**31) * SECOND, "10.0.0.1", port, "10.0.0.2", 80, 1, 1, "PA", 10),
+            Segment(2**62, "10.0.0.2", 80, "10.0.0.1", port, 1, 11, "PA", 10, interface=1),
+        ]
+    content = pcapng_bytes(packets, interfaces=[Interface(offset_s=-(2**31)), Interface()])
+    said = followed(engine, content)
+    assert said == plainly(content)
+    assert said["durations"]["total"][1] == MOST
 
 
 # --------------------------------------------------------------------------------------- real captures

@@ -11,6 +11,7 @@ enum { UNKNOWN = -1, BEFORE = 0, AFTER = 1 };      /* Echo */
 enum { NO_TIMESTAMPS = -1 };                       /* of `ahead`; or OPTIONS_CUT, then also the value of `wscale` */
 static const int64_t SHORT = 1000000, FULL_WAIT = 5000000, PIGGYBACKED_RELEASE = 1000000, INITIAL_WINDOW = 10;
 static const int64_t DELAYED = 20000000, IDLE = 20000000, PROBE = 200000000, PROBE_JIFFIES = 2000000;
+static const int64_t MOST = (int64_t)1 << 62; /* durations.py */
 
 /* ------------------------------------------------------------------------------------------------- exchanges */
 
@@ -22,7 +23,8 @@ static int count_duration(machine *m, int which, int64_t ns)
         return 0;
     int64_t steps = ns / 1000, rest = ns % 1000;
     steps += 2 * rest > 1000 || (2 * rest == 1000 && steps % 2 == 1);
-    m->counters.total[which] = least(m->counters.total[which] + ns, (int64_t)1 << 62);
+    int64_t room = MOST - m->counters.total[which];
+    m->counters.total[which] += least(ns, room);
     return counted_add(&m->durations[which], steps, 1);
 }
 
