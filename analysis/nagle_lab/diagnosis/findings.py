@@ -110,7 +110,8 @@ class Findings:
     grounds : what the stalls are proved by
     holds : of the stalls of each program, and of each peer that is looked at by itself
     behind_full : stalls whose trigger was a full segment
-    unresolved_exchanges : undecided exchanges: one of their candidates is undecided, and none is a stall
+    unresolved_exchanges : undecided exchanges, of those answered: one of their candidates is undecided, and none is a
+        stall
     relays : how often data of a connection followed that of another one, as at a relay
     round_trips : how long Nagle's algorithm waited for ACKs that were not delayed
     waited_by : how often that happened, by the role of the end whose data waited
@@ -228,7 +229,7 @@ class Findings:
             _increase(involved, "unresolved", pick(involved.of, unsure))
         in_view = len(self.connections)  # connections that only another capture shows are not named
         self.relays += Counter({one: times for one, times in judged.relays.items() if one.brought_by < in_view})
-        self.unresolved_exchanges += _unresolved_exchanges(candidates, judged)
+        self.unresolved_exchanges += _unresolved_exchanges(candidates, involved, judged)
 
     def _count_round_trips(self, rows: Column, candidates: Columns, involved: Involved) -> None:
         """How long data was held until an ACK that was not delayed."""
@@ -307,14 +308,21 @@ def _with_their_ends(gaps: dict[str, Column], involved: Involved) -> dict[str, C
     return gaps | {"fastest_ack": fastest_ack, "syns": involved.rows("syns"), "client": involved.rows("client")}
 
 
-def _unresolved_exchanges(candidates: Columns, judged: Judged) -> int:
-    """Exchanges with an unresolved candidate and no stall; an exchange may have several."""
+def _unresolved_exchanges(candidates: Columns, involved: Involved, judged: Judged) -> int:
+    """Answered exchanges with an unresolved candidate and no stall; an exchange may have several."""
     connection, exchange = candidates["connection"], candidates["exchange"]
     span = highest(exchange) + 1
     keys = connection * span + exchange
-    unsure = distinct(pick(keys, in_order([rows for _, rows in judged.unresolved])))
+    is_answered = _is_unanswered(exchange, involved.rows("open_exchange"), involved.rows("server_first")) == 0
+    rows = in_order([rows for _, rows in judged.unresolved])
+    unsure = distinct(pick(keys, pick(rows, rows_where(pick(is_answered, rows)))))
     stalled = pick(keys, in_order(judged.stalls))
     return len(unsure) - total(among(unsure, stalled)) if len(unsure) else 0
+
+
+def _is_unanswered(exchange: Column, open_exchange: Column, server_first: Column) -> Column:
+    """Which exchanges are not among the answered ones: the last one of a connection, or a greeting, its first."""
+    return (exchange == open_exchange) | ((server_first > 0) & (exchange == 0))
 
 
 def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: Column) -> None:
@@ -336,7 +344,7 @@ def _count_stalled_exchanges(involved: Involved, connection: Column, exchange: C
     involved.fill_in("first_stalled", select(first < 0, earliest, first))
     involved.fill_in("last_stalled", replaced(before, connection, exchange))
     open_ones, server_first = (pick(involved.column(name), connection) for name in ("open_exchange", "server_first"))
-    unanswered = rows_where((exchange == open_ones) | ((server_first > 0) & (exchange == 0)))
+    unanswered = rows_where(_is_unanswered(exchange, open_ones, server_first))
     connection, exchange = pick(connection, unanswered), pick(exchange, unanswered)
     _increase(involved, "exchanges", connection)
     _increase(involved, "repeat_exchanges", pick(connection, rows_where(exchange > 0)))

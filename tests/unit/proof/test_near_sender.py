@@ -329,6 +329,27 @@ def test_an_exchange_with_two_open_questions_is_unseen_once(diagnose):
     assert (result.summary.exchanges, result.summary.decided_exchanges) == (20, 1)
 
 
+@pytest.mark.parametrize("speaks", ["client", "server"])
+def test_an_open_question_in_no_answered_exchange_hides_none_of_these(diagnose, speaks):
+    """What a client reports without an answer, or a server's greetings, beside another server's stalls."""
+    reports = []
+    for port in range(50_000, 50_012):
+        c = Conversation(client=("10.0.0.9", port), server=("10.0.0.2", 82))
+        c.handshake()
+        says, acknowledges = (
+            getattr(c, f"{who}_{does}")
+            for who, does in ((speaks, "sends"), ("server" if speaks == "client" else "client", "acks"))
+        )
+        says(HEADER)
+        acknowledges(after_ns=LATE + port % 5 * MS)
+        says(300, after_ns=(130 + port % 7 * 10) * US)
+        reports.append(c.segments)
+    result = diagnose(merge(talk(server_held).segments, *reports))
+    assert (result.summary.exchanges, result.summary.stalled_exchanges) == (20, 19)
+    assert sum(result.quality.unresolved.values()) == 12
+    assert result.summary.decided_exchanges == 20
+
+
 def test_connections_of_a_program_that_waits_are_not_counted_with_held_ones(diagnose):
     """On one port: four connections whose data is held, two whose program wakes 130 µs behind the ACK."""
     talks = [
