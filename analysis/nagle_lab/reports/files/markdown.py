@@ -13,7 +13,7 @@ from nagle_lab.evidence.software import NodelaySetting
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import ends, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
-from nagle_lab.reports.words.phrases import findings, how_sure, processes, servers
+from nagle_lab.reports.words.phrases import exchanges, findings, how_sure, processes, servers
 from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.reports.words.writes_text import writes_rows
 from nagle_lab.runs.run import Run
@@ -95,7 +95,7 @@ def _figures(
     result: Result, software: NodelaySetting | None, writes: Writes | None, *, slow: bool = True
 ) -> Iterator[tuple[str, str]]:
     s = result.summary
-    yield "exchanges", f"{s.exchanges:,}, stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})"
+    yield "exchanges", exchanges(result)
     for name, spread in (("wait for the late ACK", s.wait_ms), ("exchange", s.exchange_ms)):
         if spread:
             yield name, percentiles(spread, "p50", "p99", "max")

@@ -15,7 +15,6 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.remedy import is_behind_full, remedy
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary
 from nagle_lab.diagnosis.result.spread import Spread, plural
-from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.diagnosis.result.writes import Writes, here
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
@@ -23,6 +22,7 @@ from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.next_steps import commands, idle_gaps
 from nagle_lab.reports.words.numbers import percentiles
 from nagle_lab.reports.words.phrases import (
+    exchanges,
     findings,
     how_sure,
     only_processes,
@@ -192,7 +192,7 @@ def _capture_facts(result: Result, *, slow: bool) -> list[tuple[str, str]]:
         ("capture", f"{recorded_as} · {packets}, {source.tcp_packets:,} of TCP"),
         ("connections", f"{s.connections:,} ({_handshakes(result)})" if s.connections else "none"),
         ("stalls on", stalled_connections(result)),
-        ("exchanges", _exchanges(result)),
+        ("exchanges", exchanges(result)),
         ("delayed ACKs", _delayed_acks(s)),
         ("captured", _NEAR.get(s.captured_near or "")),
         *processes(result),
@@ -278,15 +278,6 @@ class LadderView:
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
         yield ladder_text(self._ladder, options.max_width)
-
-
-def _exchanges(result: Result) -> str:
-    """How many exchanges there are, how many stalled if it is known, and in how many a stall would have been seen."""
-    s = result.summary
-    is_known = s.stalled_exchanges or result.verdict is Verdict.CLEAN
-    stalled = f", stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})" if is_known else ""
-    seen = "" if s.decided_exchanges == s.exchanges else f"; in {s.decided_exchanges:,} a stall would have been seen"
-    return f"{s.exchanges:,}{stalled}{seen}"
 
 
 def _delayed_acks(s: Summary) -> str:

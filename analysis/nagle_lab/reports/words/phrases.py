@@ -66,6 +66,15 @@ def is_at_sender(result: Result, stall: Stall) -> bool:
     return result.summary.captured_near in (stall.held_by.role, "both")
 
 
+def exchanges(result: Result) -> str:
+    """How many exchanges there are, how many stalled if it is known, and in how many a stall would have been seen."""
+    s = result.summary
+    is_known = s.stalled_exchanges or result.verdict is Verdict.CLEAN
+    stalled = f", stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})" if is_known else ""
+    seen = "" if s.decided_exchanges == s.exchanges else f"; in {s.decided_exchanges:,} a stall would have been seen"
+    return f"{s.exchanges:,}{stalled}{seen}"
+
+
 def stalled_exchanges(result: Result) -> tuple[str, str]:
     """How many exchanges stalled, and of how many; "?" if it is not known whether any did."""
     s = result.summary
