@@ -4,6 +4,8 @@ import io
 import re
 from itertools import pairwise
 
+import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from nagle_lab.diagnosis.result.idle_gaps import Cause
@@ -11,7 +13,7 @@ from nagle_lab.diagnosis.result.result import Summary
 from nagle_lab.evidence.examples import Examples
 from nagle_lab.reports.screens.terminal import show_capture
 from nagle_lab.reports.words.numbers import cause_name
-from nagle_lab.reports.words.phrases import findings, how_sure, servers
+from nagle_lab.reports.words.phrases import exchanges, findings, how_sure, servers, stalled_exchanges
 from nagle_lab.reports.words.reported import ReportedCapture
 from support.repository import REPOSITORY
 from support.stories import BODY, client_held, nodelay, prompt, reply_in_two, server_held, talk
@@ -60,6 +62,19 @@ def test_large_counts_are_read_in_groups_of_three_digits(diagnose):
     for words in ("1,099 of 1,100 exchanges waited", "exchanges     1,100, stalled 1,099 (", "1,099 by the client",
                   "in the 1,099 stalls", "in all 1,100 exchanges"):  # fmt: skip
         assert words in text, text
+
+
+@pytest.mark.parametrize(
+    ("stalled", "screen", "page"), [(1, "0.1%", "0.1%"), (29_999, "99.9%", "99.9%"), (15_000, "50.0%", "50%")]
+)
+def test_few_stalls_among_very_many_exchanges_are_not_none(diagnose, stalled, screen, page):
+    """Nor are nearly all of them all."""
+    result = diagnose(talk(server_held).segments)
+    share = round(stalled / 30_000, 4)
+    counted = {"exchanges": 30_000, "decided_exchanges": 30_000, "stalled_exchanges": stalled, "stalled_share": share}
+    result = replace(result, summary=replace(result.summary, **counted))
+    assert exchanges(result) == f"30,000, stalled {stalled:,} ({screen})"
+    assert stalled_exchanges(result) == (f"{stalled:,}", f"{page} of 30,000 exchanges")
 
 
 def test_what_is_found_of_each_server_is_said_where_there_are_several(diagnose):

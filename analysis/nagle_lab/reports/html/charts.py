@@ -156,7 +156,7 @@ def cause_plot(causes: Mapping[Cause, CountAndTime], *, is_open: bool = False) -
         ax = drawing.axes[0]
         for at, (cause, gap) in enumerate(ordered):
             name = cause_name(cause, is_open=is_open)
-            words = f"{thousands(gap.count)} ×, {duration_text(gap.total_ms)}, {gap.total_ms / total:.0%}"
+            words = f"{thousands(gap.count)} ×, {duration_text(gap.total_ms)}, {share(gap.total_ms / total)}"
             colour = Ink.STALL if cause == Cause.NAGLE_DELAYED_ACK else Ink.OTHER
             _bar(drawing, at, (0, gap.total_ms / 1e3), colour, [name, words])
         _rows(ax, len(ordered))

@@ -11,7 +11,7 @@ from nagle_lab.diagnosis.result.spread import Spread
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.evidence.ladder import Ladder
 from nagle_lab.reports.screens.terminal import facts, headline, shown_path, typical, who
-from nagle_lab.reports.words.numbers import NONE
+from nagle_lab.reports.words.numbers import NONE, share
 from nagle_lab.runs.run import Run, services
 from nagle_lab.runs.under_test import RunCapture, Totals
 
@@ -102,7 +102,7 @@ def _evidence_rows(run: Run) -> Iterator[tuple[str, list[str]] | tuple[str, list
 
 
 def _stalled(total: Totals) -> str:
-    return f"{total.stalled_exchanges:,} ({total.stalled_share:.1%})" if total.connections else NONE
+    return f"{total.stalled_exchanges:,} ({share(total.stalled_share, 1)})" if total.connections else NONE
 
 
 def _stalled_here(capture: RunCapture) -> str:

@@ -20,7 +20,7 @@ from nagle_lab.live.watch.periods import PeriodSums
 from nagle_lab.live.watch.view import MOST_PIDS, Row, View
 from nagle_lab.reports.screens.terminal import STYLE, LadderView, facts, headline, ruled_table
 from nagle_lab.reports.words.ladder_text import ladder_text
-from nagle_lab.reports.words.numbers import shortened
+from nagle_lab.reports.words.numbers import share, shortened
 from nagle_lab.reports.words.phrases import how_sure
 
 ORDERS = {
@@ -247,7 +247,7 @@ def _figures(row: Row, seconds: float) -> dict[str, str]:
         "lost ms/s": f"{row.lost_ms / seconds:,.0f}",
         "stalls/s": f"{row.stalls / seconds:,.1f}",
         "wait ms": f"{row.wait_ms:.1f}",
-        "share": f"{row.share:.0%}",
+        "share": share(row.share),
     }
 
 
@@ -259,7 +259,7 @@ def _opened(screen: Screen, row: Row, room: int) -> list[RenderableType]:
         ("server", f"{row.process}{_pids(row, 'server')} {row.server}".strip()),
         ("client", f"{row.clients}{_pids(row, 'client')} {row.where}".strip()),
         ("verdict", row.verdict + (f": {row.reason}" if row.reason else "")),
-        ("exchanges", f"{row.exchanges:,}, stalled {row.stalled:,} ({row.share:.0%})"),
+        ("exchanges", f"{row.exchanges:,}, stalled {row.stalled:,} ({share(row.share)})"),
         ("connections", f"{len(row.connections):,}"),
     ]  # fmt: skip
     if stalls:
@@ -292,7 +292,7 @@ def line(finding: Finding) -> str:
     return printable(
         f"{head}, held by the {' and the '.join(finding.held_by)}: {finding.stalls_per_s:.1f} stalls/s, "
         f"{finding.lost_ms_per_s:.0f} ms/s lost, wait {finding.wait_ms:.1f} ms, "
-        f"{finding.stalled_share:.0%} of exchanges, {finding.sure}"
+        f"{share(finding.stalled_share)} of exchanges, {finding.sure}"
     )
 
 

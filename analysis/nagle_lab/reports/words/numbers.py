@@ -19,12 +19,12 @@ _SHORT_CAUSES = {
 }
 
 
-def share(value: float) -> str:
+def share(value: float, decimals: int = 0) -> str:
     """A share, 0 to 1, in percent; a small share never reads 0%, and one below 1 never 100%."""
-    percent = f"{value:.0%}"
-    if percent == "0%" and value > 0:
+    percent = f"{value:.{decimals}%}"
+    if percent == f"{0:.{decimals}%}" and value > 0:
         return f"{max(value, 0.001):.1%}"
-    if percent == "100%" and value < 1:
+    if percent == f"{1:.{decimals}%}" and value < 1:
         return f"{min(value, 0.999):.1%}"
     return percent
 

@@ -70,7 +70,7 @@ def exchanges(result: Result) -> str:
     """How many exchanges there are, how many stalled if it is known, and in how many a stall would have been seen."""
     s = result.summary
     is_known = s.stalled_exchanges or result.verdict is Verdict.CLEAN
-    stalled = f", stalled {s.stalled_exchanges:,} ({s.stalled_share:.1%})" if is_known else ""
+    stalled = f", stalled {s.stalled_exchanges:,} ({_share_stalled(s, 1)})" if is_known else ""
     seen = "" if s.decided_exchanges == s.exchanges else f"; in {s.decided_exchanges:,} a stall would have been seen"
     return f"{s.exchanges:,}{stalled}{seen}"
 
@@ -83,7 +83,12 @@ def stalled_exchanges(result: Result) -> tuple[str, str]:
     if not s.stalled_exchanges and result.verdict is not Verdict.CLEAN:
         return "?", f"{of}; {seen}" if s.exchanges else "no exchange to judge"
     more = "" if s.decided_exchanges == s.exchanges else f"; {seen}"
-    return f"{s.stalled_exchanges:,}", f"{share(s.stalled_share)} {of}{more}"
+    return f"{s.stalled_exchanges:,}", f"{_share_stalled(s)} {of}{more}"
+
+
+def _share_stalled(s: Summary, decimals: int = 0) -> str:
+    """In percent, by the counts: rounded as in the result, few of very many exchanges are none, and most are all."""
+    return share(s.stalled_exchanges / max(s.exchanges, 1), decimals)
 
 
 def findings(result: Result) -> list[tuple[str, str]]:
