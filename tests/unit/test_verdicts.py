@@ -195,9 +195,31 @@ def test_a_stream_that_waits_for_no_ack_is_clean(diagnose, messages, verdict):
 
 def test_one_direction_of_a_stream_does_not_count(diagnose):
     """It has no ACKs, so all of its data seems to go ahead of them; the other connection has few exchanges."""
-    stream = [segment for segment in ahead_of_acks(200) if segment.length]
+    c = Conversation()
+    c.handshake()
+    stream = [c.client_sends(60, after_ns=100 * US) for _ in range(200)]
     other = talk(nodelay, exchanges=2, client=("10.0.0.9", 999)).segments
-    assert diagnose(merge(stream, other)).verdict == "INCONCLUSIVE"
+    result = diagnose(merge(stream, other))
+    assert max(one.chances for one in result.connections) > 100
+    assert result.verdict == "INCONCLUSIVE"
+
+
+def test_one_direction_of_a_stream_does_not_count_for_its_server(diagnose):
+    """Nor does it make two open candidates few, beside a busy server that makes them few in all."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        is_open = number > 6
+        two_part_reply(c, ack=LATE if is_open else 10 * US, body=130 * US if is_open else RELEASE)
+
+    c = Conversation()
+    c.handshake()
+    stream = [c.client_sends(60, after_ns=100 * US) for _ in range(600)]
+    mine = talk(exchange, 9, client=("10.0.0.9", 999))
+    busy = talk(prompt, 300, client=("10.0.0.9", 998), server=("10.0.0.3", 82))
+    result = diagnose(merge(stream, mine.segments, busy.segments))
+    assert [one.is_one_way and one.chances > 500 for one in result.connections].count(True) == 1
+    assert sum(result.quality.unresolved.values()) == 2
+    assert result.verdict == "INCONCLUSIVE" and result.reason.startswith("10.0.0.2:80: 9 ans")
 
 
 @pytest.mark.parametrize(("fate", "share"), [("asked for", 0), ("overtaken", 0), ("missing", 0.2)])

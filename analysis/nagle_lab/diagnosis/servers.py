@@ -148,5 +148,7 @@ class _Totals:
                 continue
             self.exchanges[number] += row[columns["exchanges"]]
             self.stalled[number] += row[columns["stalled_exchanges"]]
-            not_held = row[columns["not_held", 0]] + row[columns["not_held", 1]]
-            self.chances[number] += row[columns["followed"]] + not_held
+            self.chances[number] += row[columns["followed"]]
+            # Of one direction alone all data seems to be ahead of its ACK.
+            if row[columns["packets", 0]] and row[columns["packets", 1]]:
+                self.chances[number] += row[columns["not_held", 0]] + row[columns["not_held", 1]]
