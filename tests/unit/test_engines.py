@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -294,6 +295,43 @@ def test_every_story(engine, story, begins):
     for position in ("client", "middle", "server"):
         content = pcap_bytes(talk(story, 5, rtt_ns=10 * MS).seen_at(position)[begins:])
         assert followed(engine, content, window_bytes=300) == plainly(content)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_first_connection_of_a_port_learns_of_the_second_if_it_is_live(engine, ended):
+    """Another one may have its place by then: it comes from elsewhere, to a port that shows the server."""
+    first = Conversation(("10.0.0.1", 40_000), ("10.0.0.2", 50_051))
+    first.handshake()
+    server = [first.server_sends(60), first.server_sends(60, after_ns=2 * MS)]
+    anew = [
+        replace(server[0], ts_ns=server[1].ts_ns + 1, flags="S", length=0, seq=server[0].seq + 99),
+        Segment(server[1].ts_ns + 2, "10.0.0.8", 40_008, "10.0.0.2", 80, 1, 1, "PA", 10),
+    ]
+    second = Segment(server[1].ts_ns + 3, "10.0.0.9", 40_009, "10.0.0.2", 50_051, 1, 1, "PA", 10)
+    content = pcap_bytes([*server, *(anew if ended else ()), second])
+    said = followed(engine, content)
+    assert said == plainly(content)
+    one, *_ = contents_of(said, "connection")
+    assert one["port", one["client"]] == (50_051 if ended else 40_000)
+
+
+@needs_compiled
+def test_the_first_connection_of_a_port_is_not_searched_for():
+    """It takes no longer where many others are live that began before it."""
+    others = [
+        Segment(10**18, "10.1.{}.{}".format(*divmod(number, 250)), 40_000, "10.0.0.2", 80, 1, 1, "PA", 1)
+        for number in range(16_000)
+    ]
+    ends = [(client, port) for client in ("10.0.0.3", "10.0.0.4") for port in range(33_000, 39_000, 2)]
+    pairs = [Segment(10**18, client, port, "10.0.0.2", port + 1, 1, 1, "PA", 1) for client, port in ends]
+
+    def seconds(content: bytes) -> float:
+        begin = time.process_time()
+        followed(ENGINES["compiled"], content)
+        return time.process_time() - begin
+
+    first, last = pcap_bytes(pairs + others), pcap_bytes(others + pairs)
+    assert min(seconds(last) for _ in range(3)) < 2 * min(seconds(first) for _ in range(3))
 
 
 @pytest.mark.parametrize("begins", [3, 4, 5, 6])

@@ -160,17 +160,17 @@ static void compare_ends(const machine *m, flow *f)
 /* Machine._note_end */
 static void note_end(machine *m, const flow *f, int side, int count)
 {
-    int64_t before = m->ends[f->port[side]].count;
-    if (!before)
+    int64_t before = m->ends[f->port[side]].count, place = m->ends[f->port[side]].place;
+    if (!before) {
         m->ends[f->port[side]].first = f->number;
+        m->ends[f->port[side]].place = f->self;
+    }
     m->ends[f->port[side]].count = before + count;
-    if (before != 1)
+    if (before != 1 || place == NONE)
         return;
-    for (uint32_t i = m->live.oldest; i != NONE; i = live_at(&m->live, i)->newer)
-        if (live_at(&m->live, i)->number == m->ends[f->port[side]].first) {
-            compare_ends(m, live_at(&m->live, i));
-            break;
-        }
+    flow *first = live_at(&m->live, (uint32_t)place);
+    if (first->number == m->ends[f->port[side]].first) /* no other connection has its place now */
+        compare_ends(m, first);
 }
 
 static void learn_server(machine *m, flow *f, const segment *s)
@@ -805,6 +805,19 @@ int machine_finish(machine *m)
 
 /* ------------------------------------------------------------------------------------------------- snapshots */
 
+/* Connections that were restored have other places. */
+static void find_first_ends(machine *m)
+{
+    for (int port = 0; port < 65536; port++)
+        m->ends[port].place = NONE;
+    for (uint32_t i = m->live.oldest; i != NONE; i = live_at(&m->live, i)->newer) {
+        const flow *f = live_at(&m->live, i);
+        for (int side = 0; side < 2; side++)
+            if (m->ends[f->port[side]].first == f->number)
+                m->ends[f->port[side]].place = f->self;
+    }
+}
+
 /* Machine.state: everything except the rows that wait to be taken; only a new machine reads it. */
 int machine_pass(machine *m, snapshot *s)
 {
@@ -815,5 +828,9 @@ int machine_pass(machine *m, snapshot *s)
     for (int i = 0; i < DURATIONS; i++)
         if (counted_pass(&m->durations[i], s))
             return -1;
-    return programs_pass(&m->programs, s) || snapshot_pass(s, m->ends, sizeof m->ends) || live_pass(&m->live, s) ? -1 : 0;
+    if (programs_pass(&m->programs, s) || snapshot_pass(s, m->ends, sizeof m->ends) || live_pass(&m->live, s))
+        return -1;
+    if (!s->to)
+        find_first_ends(m);
+    return 0;
 }

@@ -27,6 +27,7 @@ typedef struct {
     struct { /* Machine._ends, by port */
         int64_t first;
         int64_t count;
+        int64_t place; /* of the first in the blocks, while it is live: see live.h; NONE not known */
     } ends[65536];
     passed latest[REMEMBERED];
     uint64_t n_passed;
