@@ -584,6 +584,21 @@ def test_the_sum_of_durations_has_a_limit(engine):
     assert said["durations"]["total"][1] == MOST
 
 
+def test_packets_of_a_gigabyte_in_segments_of_a_byte_are_counted_as_far_as_a_row_holds(engine):
+    """By an MSS of 1, and the length on the wire of a packet that was too long for IP to say."""
+    c = Conversation(mss=1, timestamps=False)
+    c.handshake()
+    cut = ip_bytes(replace(c.client_sends(1), length=70_000))[:40]
+    packets = [
+        Frame(c.segments[-1].ts_ns + number, cut[:4] + cut[4:24] + seq.to_bytes(4, "big") + cut[28:], 40 + (1 << 30))
+        for number, seq in enumerate((int.from_bytes(cut[24:28], "big") + (n << 30)) % 2**32 for n in range(4))
+    ]
+    content = pcap_bytes([Frame(s.ts_ns, ip_bytes(s)) for s in c.segments[:3]] + packets, RAW)
+    said = followed(engine, content)
+    assert said == plainly(content)
+    assert contents_of(said, "connection")[0]["beside_unacked", 0] == 2**31 - 1
+
+
 # --------------------------------------------------------------------------------------- real captures
 
 

@@ -82,6 +82,7 @@ typedef struct { /* Half */
     int64_t offloaded;
     int64_t payload;
     int64_t wire;
+    int64_t beside_unacked;
     sent data;
     sent small;
     acknowledgement small_ack;
@@ -104,7 +105,6 @@ typedef struct { /* Half */
     int32_t lost;
     int32_t swapped;
     int32_t full_waits;
-    int32_t beside_unacked;
     int32_t full_size_by_mss;
     int32_t last_unpushed;
     int32_t full_size_by_data;

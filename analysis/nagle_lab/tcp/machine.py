@@ -733,7 +733,7 @@ def row_of(connection: Connection, programs: tuple[int, int], unanswered: int) -
         lost=(one.lost, two.lost),
         swapped=(one.swapped, two.swapped),
         full_waits=(one.full_waits, two.full_waits),
-        beside_unacked=(one.beside_unacked, two.beside_unacked),
+        beside_unacked=[min(half.beside_unacked, LONGEST) for half in halves],
         full_segment=(full_size_of(one), full_size_of(two)),
         least_full_segment=connection.least_full_segment,
         exchanges=connection.exchanges,
