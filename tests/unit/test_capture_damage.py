@@ -72,7 +72,8 @@ def test_cut_at_every_byte(tmp_path, form):
         assert len(rows) >= reach
         reach = len(rows)
         assert [t.kind for t in trouble] == ([] if size in invisible else [TroubleKind.TRUNCATED])
-        assert not trouble or f"kept the {len(rows)} packets" in trouble[0]
+        counted = "1 packet before" if len(rows) == 1 else f"{len(rows)} packets before"
+        assert not trouble or f"kept the {counted}" in trouble[0]
     assert reach >= len(TRUTH) - (1 if form in ("pcap", "pcapng") else 4)
 
 
@@ -172,6 +173,10 @@ def test_random_bytes_behind_each_magic(tmp_path):
         (b"hello, world\0", ": not a capture: give a pcap or pcapng file"),
         ("18:30:01.1 IP café.80 > 10.0.0.2.5: Flags [.]\n".encode(), "not a capture, but text: record one"),
         (b"s.pcap".ljust(257, b"\0") + b"ustar  \0".ljust(255, b"\0"), "a tar archive: unpack it first"),
+        (b"tcpdump: listening on eth0\r\n" + PCAP, "text stands before the capture: record it again, without ssh -t"),
+        (b"\0 no text" + PCAP, ": not a capture: give a pcap or pcapng file"),
+        (PCAPNG.replace(b"\n", b"\r\n"), "a pcapng file, but line ends were changed on the way: use ssh without -t"),
+        (PCAPNG.replace(b"\r\n", b"\n"), "a pcapng file, but line ends were changed on the way: use ssh without -t"),
         (bytes(1000), "not a capture"),
         (b"\xfd7zXZ\0 and so on", "compressed with xz: decompress it first"),
         (b"snoop\0\0\0 and so on", "a snoop file: convert it with editcap"),
@@ -199,6 +204,21 @@ def test_what_only_its_name_tells(tmp_path, name, says):
     path = tmp_path / name
     path.write_bytes(bytes(1000))
     assert says in str(attempt(path)[1])
+
+
+def test_line_ends_that_were_changed_are_told_from_other_damage(tmp_path):
+    packet = struct.pack("<IIII", 1_700_000_000, 0, 60, 60) + b"some lines\r\nand\n".ljust(60, b"\n")
+    whole = PCAP[:24] + packet * 20
+    for content, says in [
+        (whole.replace(b"\n", b"\r\n"), "records are out of place (line ends were changed on the way: use ssh"),
+        (whole[:200] + whole[210:], "there is something else than a record"),
+        (whole[:-1], "the file ends in the middle of the record: kept the 19 packets before it"),
+        (whole[:120], "the file ends in the middle of the record: kept the 1 packet before it"),
+    ]:
+        path = tmp_path / "changed"
+        path.write_bytes(content)
+        _, (trouble, *more) = attempt(path)
+        assert says in trouble and not more
 
 
 def test_no_file_to_read(tmp_path):

@@ -64,6 +64,11 @@ def _what_else(begin: bytes, name: str) -> str:
         return "a tar archive: unpack it first"
     if not _NO_TEXT & set(begin):
         return f"not a capture, but text: record one with tcpdump {'-w -' if name == STDIN_NAME else '-w'}"
+    if begin.startswith((b"\r\n\r\r\r\n", b"\n\r\n")):  # pcapng's first four bytes were chosen to show this
+        return f"a pcapng file, but {pcap.OTHER_LINE_ENDS}"
+    text = min((at for magic in (*pcap.MAGICS, pcapng.MAGIC) if (at := begin.find(magic)) > 0), default=0)
+    if text and not _NO_TEXT & set(begin[:text]):
+        return "text stands before the capture: record it again, without ssh -t and without 2>&1"
     return BY_SUFFIX.get(Path(name).suffix.lower(), "not a capture: give a pcap or pcapng file")
 
 
@@ -338,7 +343,8 @@ class _File:
 
     def _explain(self, stopped: StoppedError | None, packets: int) -> None:
         """Say why the records ended, only the deepest cause, and whether a program was still writing."""
-        kept = f"kept the {packets:,} packets before it"
+        counted = f"{packets:,} packet{'' if packets == 1 else 's'}"
+        kept = f"kept the {counted} before it"
         problem = self._decompressed.problem if self._decompressed else ""
         if self._stored.error:
             what = f"cannot be read from byte {self._stored.byte_count:,} on ({self._stored.error})"
@@ -353,5 +359,5 @@ class _File:
             text = f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}{to_do}"
             self.facts.warn(stopped.kind, text)
         if changed := self._stored.changed:
-            text = f"{self.name}: {changed} while it was read: the result covers {packets:,} packets of it"
+            text = f"{self.name}: {changed} while it was read: the result covers {counted} of it"
             self.facts.warn(TroubleKind.CHANGED, text)

@@ -17,7 +17,9 @@ MAGICS = {
     for order in ("<", ">")
 }
 FILE_HEADER = 24
+OTHER_LINE_ENDS = "line ends were changed on the way: use ssh without -t, copy it as binary"
 LONGEST_PACKET = 1 << 20  # captured bytes; libpcap's MAXIMUM_SNAPLEN is 262,144
+_FOLLOWED_BYTES, _FOLLOWED_RECORDS, _SKIPPED_BYTES = 1 << 16, 5, 64  # to tell a file whose line ends were changed
 
 
 class PcapReader:
@@ -64,6 +66,8 @@ class PcapReader:
             window.slide(at)
             at = 0
         if at < window.end:
+            if has_other_line_ends(window, at, self._framing):
+                raise self._damage(at)
             what = "the file ends in the middle of the record"
             raise StoppedError(TroubleKind.TRUNCATED, window.base + at, what)
 
@@ -73,6 +77,8 @@ class PcapReader:
             what = "another capture file begins (give joined files one by one)"
         elif not any(start):
             what = "there are zeros instead of a record"
+        elif has_other_line_ends(self._window, at, self._framing):
+            what = f"records are out of place ({OTHER_LINE_ENDS})"
         else:
             what = "there is something else than a record"
         return StoppedError(TroubleKind.DAMAGED, self._window.base + at, what)
@@ -103,3 +109,26 @@ def is_impossible(window: Window, at: int, framing: PcapFraming) -> bool:
     if captured or at + framing.header > window.end:
         return bool(captured > LONGEST_PACKET)
     return not any(window.raw[at + 12 : at + 16])  # there is no packet without bytes
+
+
+def has_other_line_ends(window: Window, at: int, framing: PcapFraming) -> bool:
+    """Whether records follow the bytes at ``at`` once each CR LF is LF again, and do not as these bytes are."""
+    followed = bytes(window.raw[at : min(window.end, at + _FOLLOWED_BYTES)])
+    return _has_records(followed.replace(b"\r\n", b"\n"), framing) and not _has_records(followed, framing)
+
+
+def _has_records(raw: bytes, framing: PcapFraming) -> bool:
+    """Whether several records in a row begin at one of the first bytes."""
+    head_at = Struct(framing.order + "IIII").unpack_from
+    for start in range(min(_SKIPPED_BYTES, len(raw))):
+        at = start
+        for _ in range(_FOLLOWED_RECORDS):
+            if at + framing.header > len(raw):
+                break
+            seconds, _, captured, original = head_at(raw, at)
+            if not seconds or not 0 < captured <= original <= LONGEST_PACKET:
+                break
+            at += framing.header + captured
+        else:
+            return True
+    return False
