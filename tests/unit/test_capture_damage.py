@@ -251,7 +251,11 @@ def epb(interface: int = 0, captured: int = 0) -> bytes:
             "damaged",
             f"at byte {len(PCAP):,} there are zeros instead of a record: kept the 7 packets",
         ),
-        (PCAP + PCAP, "damaged", "another capture file begins (give joined files one by one)"),
+        (
+            PCAP + PCAP,
+            "damaged",
+            "another capture file begins (give joined files one by one, rotated ones with --rotated)",
+        ),
         (PCAP + b"\xff" * 20, "damaged", "there is something else than a record"),
         (PCAP + header(2**31), "damaged", "there is something else than a record"),
         (PCAPNG + bytes(50), "damaged", "a block says it is 0 bytes long"),

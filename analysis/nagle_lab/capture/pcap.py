@@ -74,7 +74,7 @@ class PcapReader:
     def _damage(self, at: int) -> StoppedError:
         start = bytes(self._window.raw[at : at + 16])
         if start[:4] in MAGICS:
-            what = "another capture file begins (give joined files one by one)"
+            what = "another capture file begins (give joined files one by one, rotated ones with --rotated)"
         elif not any(start):
             what = "there are zeros instead of a record"
         elif has_other_line_ends(self._window, at, self._framing):
