@@ -279,6 +279,7 @@ def test_two_captures_of_the_same_traffic_tell_delay_and_hold_apart(run):
     ("captures", "said"),
     [
         ([STALLED], "takes two capture files"),
+        ([STALLED] * 3, "join rotated files first: mergecap -w WHOLE.pcapng FILE…"),
         ([STALLED, STALLED.parent], "takes two capture files"),
         ([STALLED, CLEAN], "have no connection in common"),
     ],

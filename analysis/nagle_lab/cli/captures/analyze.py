@@ -40,7 +40,8 @@ def command(
     captures = [oldest_first(paths)] if rotated else [[path] for path in paths]
     if same_traffic and (rotated or len(paths) != 2 or any(map(_is_no_file, paths))):
         raise NagleLabError(
-            "--same-traffic takes two capture files, one from each end: no standard input, run folder or --rotated"
+            "--same-traffic takes two capture files, one from each end: no standard input, run folder or --rotated; "
+            "join rotated files first: mergecap -w WHOLE.pcapng FILE…"
         )
     if ports and (same_traffic or any(path.is_dir() for path in paths)):
         raise NagleLabError("--port takes captures: no run folder, and not --same-traffic")
