@@ -123,9 +123,11 @@ def test_a_problem_that_a_verdict_names_is_listed_once(captures):
     broken.mkdir()
     for number in range(12):
         (broken / f"host{chr(97 + number)}.pcap").write_bytes(b"nothing")
-    said = fleet(broken, "--out", captures.parent / "out3", *HERE, code=2).out
+    out = captures.parent / "out three"
+    said = fleet(broken, "--out", out, *HERE, code=2).out
     assert "Neither STALL nor CLEAN: 12" in said and "with a problem" not in said
-    assert "… and 2 more: nagle-lab fleet ask verdicts --out …" in said
+    assert f"… and 2 more: nagle-lab fleet ask verdicts --out '{out}'\n" in said
+    assert f"questions: nagle-lab fleet ask worst-services --out '{out}'\n" in said
 
 
 def test_each_of_the_worst_has_a_ladder_with_its_file_and_frames(out, captures):

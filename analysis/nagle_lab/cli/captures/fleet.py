@@ -22,6 +22,7 @@ from nagle_lab.fleet.workers import workers_of
 from nagle_lab.reports.html.fleet import fleet_page
 from nagle_lab.reports.screens.fleet import (
     answer_json,
+    asked_with,
     show_answer,
     show_outcome,
     show_questions,
@@ -59,7 +60,7 @@ def command(
         raise NagleLabError(f"{out}: already has results: add --resume to go on with them, or name another folder")
     with _Progress() as progress:
         judged = run(series, folder, workers_of(on, workers), progress, size=stretch_mb * 10**6)
-    show_outcome(judged, console())
+    show_outcome(judged, folder.url, console())
     page(folder)
     return worst(_code(each, expected) for each in judged)
 
@@ -76,7 +77,7 @@ def page(folder: Folder) -> None:
     folder.write(PAGE, _page(Store(folder), folder).encode("utf-8", "backslashreplace"))
     screen = console()
     screen.print(f"overview: {folder.url.rstrip('/')}/{PAGE}", soft_wrap=True)
-    screen.print(f"questions: nagle-lab fleet ask worst-services --out {folder.url}", soft_wrap=True)
+    screen.print(f"questions: {asked_with('worst-services', folder.url)}", soft_wrap=True)
 
 
 def _page(store: Store, folder: Folder) -> str:

@@ -1,5 +1,6 @@
 """The screen of a fleet: series and their files, their results, and answers as tables."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -31,8 +32,16 @@ def show_series(series: Sequence[Series], screen: Console) -> None:
             screen.print(Text(f"    {printable(file.path)}{missing}"), soft_wrap=True)
 
 
-def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
-    """Print how many series have which verdict, those that lost most, and the problems, or how many there are."""
+def asked_with(question: str, out: str) -> str:
+    """What to type to ask the results in ``out`` that question."""
+    return f"nagle-lab fleet ask {question} --out {shlex.quote(out)}"
+
+
+def show_outcome(judged: Sequence[JudgedSeries], out: str, screen: Console) -> None:
+    """Print how many series have which verdict, those that lost most, and the problems, or how many there are.
+
+    ``out`` is where the results are.
+    """
     counts = Counter(str(each.verdict or "FAILED") for each in judged)
     packets = sum(each.packets for each in judged)
     verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(counts.items()))
@@ -44,7 +53,7 @@ def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
             figures = (each.stalls, each.stalled, each.exchanges)
             table.add_row(Text(printable(each.series)), *map(thousands, figures), duration_text(each.lost_ms))
         screen.print(table)
-        _more(len(stalled), "worst-hosts", screen)
+        _more(len(stalled), asked_with("worst-hosts", out), screen)
     others = [
         f"{each.series}: {each.verdict or 'FAILED'}: {_with_paths(each)}"
         for each in judged
@@ -61,7 +70,7 @@ def show_outcome(judged: Sequence[JudgedSeries], screen: Console) -> None:
             screen.print(Text(f"{heading}: {len(lines):,}", "bold"))
             for line in lines[:MOST]:
                 screen.print(Text(f"  {printable(line)}"), soft_wrap=True)  # paths to copy
-            _more(len(lines), question, screen)
+            _more(len(lines), asked_with(question, out), screen)
 
 
 def _with_paths(judged: JudgedSeries) -> str:
@@ -72,9 +81,9 @@ def _with_paths(judged: JudgedSeries) -> str:
     return reason
 
 
-def _more(count: int, question: str, screen: Console) -> None:
+def _more(count: int, command: str, screen: Console) -> None:
     if count > MOST:
-        screen.print(Text(f"  … and {count - MOST:,} more: nagle-lab fleet ask {question} --out …", "dim"))
+        screen.print(Text(f"  … and {count - MOST:,} more: {command}", "dim"), soft_wrap=True)  # to copy
 
 
 def show_questions(questions: Sequence[ReadyQuestion], screen: Console) -> None:
