@@ -141,6 +141,20 @@ def test_any_other_question_is_sql_and_what_is_neither_is_told(store):
 def test_without_a_store_there_is_nothing_to_ask(tmp_path):
     with pytest.raises(NagleLabError, match="no results of nagle-lab fleet there"):
         Store(Folder(str(tmp_path)))
+    (tmp_path / "series" / "series=web").mkdir(parents=True)  # as a full disk leaves it
+    with pytest.raises(NagleLabError, match="no results of nagle-lab fleet there"):
+        Store(Folder(str(tmp_path)))
+
+
+def test_the_name_of_the_results_may_look_like_a_pattern(tmp_path):
+    (tmp_path / "h").mkdir()
+    (tmp_path / "h" / "e.pcap").write_bytes(b"nothing")
+    out, _ = results_of(tmp_path)
+    named = tmp_path / "results [1] of ?*"
+    Path(out.path).rename(named)
+    (named / "stalls" / "series=gone").mkdir(parents=True)
+    store = Store(Folder(str(named)))
+    assert store.ask("SELECT (SELECT count(*) FROM series), (SELECT count(*) FROM stalls)").rows == [(1, 0)]
 
 
 def test_tables_without_rows_can_be_asked_too(tmp_path):

@@ -10,6 +10,8 @@ from nagle_lab.errors import NagleLabError
 from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schema import TABLES, arrow_schema
 
+_FILES = {name: f"{name}/*{'/*' * bool(table.day)}/*.parquet" for name, table in TABLES.items()}
+
 
 @dataclass(frozen=True)
 class ReadyQuestion:
@@ -47,7 +49,7 @@ class Store:
     """The tables of a store, for questions. Raises NagleLabError if there is none."""
 
     def __init__(self, out: Folder) -> None:
-        if not out.names("series"):
+        if not out.matching(_FILES["series"]):
             raise NagleLabError(f"{out.url}: no results of nagle-lab fleet there: name the folder of its --out")
         self._duckdb = extra("duckdb")
         self._connection = self._duckdb.connect()
@@ -55,10 +57,10 @@ class Store:
         if is_remote(out.url):
             self._connection.register_filesystem(out.fs)
         for name, table in TABLES.items():
-            pattern = out.at(f"{name}/*{'/*' * bool(table.day)}/*.parquet")
-            if not out.names(name):
+            if not out.matching(_FILES[name]):
                 self._connection.register(name, arrow_schema(name, whole=True).empty_table())
                 continue
+            pattern = out.pattern(_FILES[name])
             url = out.fs.unstrip_protocol(pattern) if is_remote(out.url) else pattern
             types = "{'series': VARCHAR, 'day': DATE}" if table.day else "{'series': VARCHAR}"
             self._connection.execute(

@@ -1,5 +1,6 @@
 """The folder of results: a path or a URL that every worker can write to, through fsspec."""
 
+import glob
 import os
 import posixpath
 import sys
@@ -112,6 +113,17 @@ class Folder:
             self.fs.invalidate_cache()
             return {posixpath.basename(path) for path in self.fs.ls(self.at(below), detail=False)}
         return set()
+
+    def pattern(self, names: str) -> str:
+        """The path of a pattern of names, in which the folder's own name stands for itself."""
+        return posixpath.join(glob.escape(self.path), names)
+
+    def matching(self, names: str) -> list[str]:
+        """The paths of the files whose names match a pattern."""
+        with naming_url(self.url):
+            self.fs.invalidate_cache()
+            found: list[str] = self.fs.glob(self.pattern(names))
+        return found
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
