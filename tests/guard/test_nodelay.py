@@ -224,6 +224,7 @@ def test_too_little_traffic_says_so():
         program.send_signal(signal.SIGSTOP)
         code, out, err = switch(program.pid, "on", "--yes", "--seconds=1")
         assert (code, "There was no stall to remove" in out) == (3, True), out + err
+        assert "no TCP segment passed; record for longer, or" in out and "of a command" not in out + err
         program.send_signal(signal.SIGCONT)
 
 

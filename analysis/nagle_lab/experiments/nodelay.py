@@ -10,7 +10,7 @@ from nagle_lab.diagnosis.result.result import Connection, Result, Role
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import Subject, subject_of_capture
-from nagle_lab.experiments.software.guarded import Selection, judge_recording, recording_gap
+from nagle_lab.experiments.software.guarded import Selection, judge_running, recording_gap
 from nagle_lab.guard.recording.job import Target
 from nagle_lab.guard.recording.record_running import record_running
 from nagle_lab.host.sock_diag import LISTEN
@@ -80,7 +80,7 @@ def record_program(program: TargetProgram, folder: Path, seconds: float) -> Prog
     if guarded.outcome.took_s < ENDED_EARLY * seconds:
         raise KeyboardInterrupt
     those = selection([*at_first, *sockets(program)])
-    result = judge_recording(guarded.capture, recording_gap(guarded.outcome), those)
+    result = judge_running(guarded.capture, recording_gap(guarded.outcome), those)
     option = f"on for {len(at_first) - len(those_without_nodelay(at_first))} of {len(at_first)} sockets"
     return ProgramRecording(folder.name, result.of_file(folder.name), those.of(result), option)
 

@@ -14,7 +14,7 @@ from nagle_lab.cli.software.guard_folder import REPORT, RecordingFolder, recorde
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, os_problem, tell
 from nagle_lab.evidence.examples import Examples, examples, written_ladder
-from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard, judge_recording, recording_gap
+from nagle_lab.experiments.software.guarded import JudgedCommand, Selection, guard, judge_running, recording_gap
 from nagle_lab.experiments.writes.running_program import with_writes_beside
 from nagle_lab.experiments.writes.traced import no_writes, with_writes
 from nagle_lab.guard.recording.job import Target
@@ -92,7 +92,6 @@ class GuardOptions:
 
 
 TIMED_OUT = 124  # as in timeout(1)
-_NOTHING_PASSED = "no TCP segment passed; record for longer, or another port, or elsewhere"
 
 
 def command(junit: Path | None = None, markdown: Path | None = None, html: Path | None = None, **options: Any) -> int:
@@ -155,9 +154,7 @@ def _record(folder: Path, selection: Selection, asked: GuardOptions) -> JudgedCo
         folder, asked.target, seconds=asked.seconds, trace=asked.trace,
         begins=lambda: tell(f"recording {name} {value} {until}"),
     )  # fmt: skip
-    result = judge_recording(guarded.capture, recording_gap(guarded.outcome), selection)
-    if result.verdict is Verdict.INCONCLUSIVE and not result.source.tcp_packets:
-        result = result.concluded(result.verdict, _NOTHING_PASSED)
+    result = judge_running(guarded.capture, recording_gap(guarded.outcome), selection)
     run = JudgedCommand(guarded, result, selection)
     return with_writes_beside(run, elsewhere=asked.pid is None) if asked.trace else run
 

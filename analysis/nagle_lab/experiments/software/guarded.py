@@ -96,6 +96,17 @@ def judge_recording(capture: Path | str, loss: str, selection: Selection, *, sha
     return stricter_for_own_software(result, selection.of(result), loss)
 
 
+_NOTHING_PASSED = "no TCP segment passed; record for longer, or another port, or elsewhere"
+
+
+def judge_running(capture: Path, loss: str, selection: Selection) -> Result:
+    """The result for a recording of what already ran, in which another place or time may show more."""
+    result = judge_recording(capture, loss, selection)
+    if result.verdict is Verdict.INCONCLUSIVE and not result.source.tcp_packets:
+        return result.concluded(result.verdict, _NOTHING_PASSED)
+    return result
+
+
 class Protection(StrEnum):
     """What keeps a clean program from stalling."""
 
