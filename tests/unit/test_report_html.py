@@ -344,6 +344,13 @@ def test_stalls_of_both_ends_are_chosen(both):
     assert max(waits) in shown and min(waits) in shown
 
 
+def test_the_tiles_speak_of_two_ends_where_both_held(both):
+    page = spaced(report_page([shown_at(both)]))
+    assert "held by client and server their Nagle's algorithm" in page
+    assert "delayed by client and server their delayed ACKs, timer" in page
+    assert "held by server its Nagle's algorithm" in spaced(report_page([shown_at(STALLED)]))
+
+
 def test_a_stretch_holds_the_whole_stall_and_says_where_it_begins():
     of = shown_at(STALLED)
     stall, shown = of.result.stalls.typical(), of.examples.over_time
