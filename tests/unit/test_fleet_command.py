@@ -13,7 +13,7 @@ import pytest
 from nagle_lab.fleet.ask import Store
 from nagle_lab.fleet.overview import Heat, overview
 from nagle_lab.fleet.results_folder import Folder
-from nagle_lab.reports.html.fleet import LONGEST_NAME, heat_map, level
+from nagle_lab.reports.html.fleet import LONGEST_NAME, fleet_page, heat_map, level
 from nagle_lab.reports.words.numbers import shortened
 from support.browser import chromium
 from support.command import Ended, in_process
@@ -172,6 +172,13 @@ def test_the_overview_loads_nothing_and_fits_a_phone(out):
         names = max(page.js(edge.format(".host", "right")))
         first = min(page.js(edge.format("rect", "left")))
         assert names <= first
+
+
+def test_the_map_says_how_many_hosts_are_not_drawn(out, monkeypatch):
+    monkeypatch.setattr("nagle_lab.fleet.overview.MOST_HOSTS", 2)
+    page = fleet_page(overview(Store(Folder(str(out)))), "out")
+    assert "the hosts that lost most first; hosts that lost less and are not drawn: 1. Grey: traffic" in page
+    assert "each stronger shade is four times as much" in page  # darker on white, brighter on black
 
 
 def test_levels_names_and_columns_of_the_heat_map():
