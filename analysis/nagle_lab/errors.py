@@ -84,6 +84,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def counted(count: int, what: str) -> str:
+    """A count of things, in a sentence: "1 packet", "1,000 packets"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def last_line(text: str, otherwise: str = "") -> str:
     """The last nonblank line that a program printed, stripped; ``otherwise`` if there is none."""
     return next(filter(None, map(str.strip, reversed(text.splitlines()))), otherwise)

@@ -64,6 +64,9 @@ def test_a_difference_is_counted_shown_and_exit_1(run, tmp_path, monkeypatch):
     assert "DIFFERENT" in out and f"{len(TALK)} frames: " in out
     assert f"seq {len(TALK)}" in out and "frame 1: seq is" in out
     assert out.count("frame ") <= 10 + 2
+    path.write_bytes(pcapng_bytes(TALK[:1]))
+    _, out, _ = run("verify", path)
+    assert "compared      1 TCP segment, " in out and "different     1 frame: " in out
 
 
 def test_a_frame_that_only_tshark_reads_is_named(tmp_path):

@@ -238,6 +238,8 @@ def test_drops_the_capturing_program_admits(store, byte_order):
     (trouble,) = read(store(content)).trouble
     assert trouble.kind is TroubleKind.LOST
     assert "12 packets were dropped" in trouble
+    (trouble,) = read(store(section + statistics(0, 1))).trouble
+    assert trouble.endswith(": 1 packet was dropped while capturing")
 
 
 @given(ns=st.integers(0, 2**61), exponent=st.integers(0, 127), binary=st.booleans())

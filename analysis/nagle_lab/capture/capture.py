@@ -13,7 +13,7 @@ from nagle_lab.capture.pcapng import PcapngReader
 from nagle_lab.capture.records import ClockState, Facts, Position, RecordTaker, StoppedError, Trouble, TroubleKind
 from nagle_lab.capture.stored import STDIN_NAME, Checksum, Stored, check_readable, name_of
 from nagle_lab.capture.window import WINDOW_BYTES, Window
-from nagle_lab.errors import NagleLabError
+from nagle_lab.errors import NagleLabError, counted
 
 MAGIC_BYTES = 8
 # A few stray packets cost only the waits they fall into; with more, or one in a thousand, no verdict is CLEAN.
@@ -297,7 +297,8 @@ class _File:
         self._explain(stopped, self.facts.packets - self._packets_before)
         self.facts.warn_lost(self.name)
         if left_out := self.facts.untimed - self._untimed_before:
-            text = f"{self.name}: left out {left_out:,} packets without a time of capture (simple packet blocks)"
+            without = f"{counted(left_out, 'packet')} without a time of capture (simple packet blocks)"
+            text = f"{self.name}: left out {without}"
             self.facts.warn(TroubleKind.UNTIMED, text)
 
     def close(self) -> None:
@@ -343,8 +344,7 @@ class _File:
 
     def _explain(self, stopped: StoppedError | None, packets: int) -> None:
         """Say why the records ended, only the deepest cause, and whether a program was still writing."""
-        counted = f"{packets:,} packet{'' if packets == 1 else 's'}"
-        kept = f"kept the {counted} before it"
+        kept = f"kept the {counted(packets, 'packet')} before it"
         problem = self._decompressed.problem if self._decompressed else ""
         if self._stored.error:
             what = f"cannot be read from byte {self._stored.byte_count:,} on ({self._stored.error})"
@@ -359,5 +359,5 @@ class _File:
             text = f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}{to_do}"
             self.facts.warn(stopped.kind, text)
         if changed := self._stored.changed:
-            text = f"{self.name}: {changed} while it was read: the result covers {counted} of it"
+            text = f"{self.name}: {changed} while it was read: the result covers {counted(packets, 'packet')} of it"
             self.facts.warn(TroubleKind.CHANGED, text)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from nagle_lab.capture.kernel_answers import KernelAnswer
 from nagle_lab.capture.window import Window
+from nagle_lab.errors import counted
 
 
 class TroubleKind(StrEnum):
@@ -69,7 +70,8 @@ class Facts:
         """Add trouble if packets of the file of that name were dropped since the last call."""
         lost, self.dropped_before = self.dropped - self.dropped_before, self.dropped
         if lost > 0:
-            self.warn(TroubleKind.LOST, f"{name}: {lost:,} packets were dropped while capturing")
+            were = "was" if lost == 1 else "were"
+            self.warn(TroubleKind.LOST, f"{name}: {counted(lost, 'packet')} {were} dropped while capturing")
 
 
 class Interface(NamedTuple):

@@ -8,7 +8,7 @@ from nagle_lab.capture.take import oldest_first
 from nagle_lab.cli.shared.exports import require_not_read, require_writable
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.result import Result
-from nagle_lab.errors import Exit, NagleLabError, tell
+from nagle_lab.errors import Exit, NagleLabError, counted, tell
 from nagle_lab.evidence.annotation import COMMENT_FILTER, annotate, frame_filter
 from nagle_lab.evidence.file_names import file_names
 from nagle_lab.host.children import ending_by_signals
@@ -49,7 +49,8 @@ def _analyzed(paths: Sequence[Path]) -> tuple[Sequence[Path], Result]:
 def _tell_written(files: Sequence[Path], result: Result, out: Path) -> None:
     """Print a line on stderr about the file written, and one for each damage of the capture."""
     stalls = len(result.stalls)
-    about = f"{stalls:,} stalls commented; select them with {COMMENT_FILTER}" if stalls else "no stall in it"
+    commented = f"{counted(stalls, 'stall')} commented; select {'its' if stalls == 1 else 'their'} frames with"
+    about = f"{commented} {COMMENT_FILTER}" if stalls else "no stall in it"
     tell(f"{shown_path(out)}: {file_names(files)}, {result.verdict}, {about}")
     for damage in result.quality.damage:
         tell(damage)

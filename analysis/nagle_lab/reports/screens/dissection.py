@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from nagle_lab.errors import NagleLabError, printable
+from nagle_lab.errors import NagleLabError, counted, printable
 from nagle_lab.evidence.tshark import RowComparison, SegmentRow
 from nagle_lab.reports.screens.terminal import WIDTH, facts
 
@@ -32,9 +32,10 @@ def show_row_comparison(path: Path, comparison: RowComparison, screen: Console) 
     rows = [
         (
             "compared",
-            f"{comparison.compared:,} TCP segments, {len(SegmentRow._fields)} columns each, with {comparison.tshark}",
+            f"{counted(comparison.compared, 'TCP segment')}, {len(SegmentRow._fields)} columns each, "
+            f"with {comparison.tshark}",
         ),
-        ("different", f"{comparison.differing:,} frames" + (f": {counts}" if counts else "")),
+        ("different", counted(comparison.differing, "frame") + (f": {counts}" if counts else "")),
         *(("by definition", f"{n:,} × {why}") for why, n in comparison.explained.most_common()),
         *(("note", note) for note in comparison.notes),
     ]
