@@ -266,6 +266,12 @@ def test_a_wrong_marker_is_refused(arguments, says):
     assert says in str(refused.value)
 
 
+def test_a_marker_may_write_a_verdict_as_the_report_does():
+    item = Mock(nodeid="test_x.py::test_it")
+    item.iter_markers.return_value = [pytest.mark.nagle(expect="CLEAN", one_write=True).mark]
+    assert expected_of(item, Selection()).expect == "clean"
+
+
 def test_every_wrong_marker_is_reported_and_no_summary(suite):
     marked = "@pytest.mark.nagle(port=0)\ndef test_a(): pass\n@pytest.mark.nagle(prt=1)\ndef test_b(): pass\n"
     suite.write("test_wrong.py", f"import pytest\n{marked}")

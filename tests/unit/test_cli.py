@@ -37,6 +37,8 @@ TWO_SERVERS = REPOSITORY / "captures" / "families" / "chain-question-beside" / "
         (CLEAN, None, Exit.OK),
         (CLEAN, "clean", Exit.OK),
         (CLEAN, "stall", Exit.CONTRADICTED),
+        (CLEAN, "CLEAN", Exit.OK),  # as the screen writes it
+        (STALLED, "Clean", Exit.CONTRADICTED),
     ],
 )
 def test_the_exit_code_is_the_verdict_against_the_expectation(run, capture, expect, code):

@@ -27,6 +27,8 @@ from nagle_lab.cli.shared.options import (
 )
 from nagle_lab.errors import Exit
 
+VERDICT = click.Choice(["stall", "clean"], case_sensitive=False)
+
 
 class _Seconds(click.FloatRange):
     """A finite number of seconds: NaN is in every range."""
@@ -171,7 +173,7 @@ def sweep_(**options: Any) -> Exit:
 @cli.command("analyze")
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILE…")
 @ports_option("Judge")
-@click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
+@click.option("--expect", type=VERDICT, help="Exit 1 on any other verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
 @click.option(
     "--rotated", is_flag=True, help="Treat the FILEs as one rotated capture (tcpdump -C, -G, -W), in any order."
@@ -212,7 +214,7 @@ def analyze_(**options: Any) -> Exit:
 @allowed_option
 @click.option(
     "--expect",
-    type=click.Choice(["clean", "stall"]),
+    type=VERDICT,
     default="clean",
     help="The verdict to exit 0 on (default: clean).",
 )
@@ -337,7 +339,7 @@ def nodelay_(**options: Any) -> Exit:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each finding, and one at the end.")
 @click.option("--prometheus", metavar="ADDRESS:PORT", help="Serve metrics there; needs prometheus-client.")
-@click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 on any other verdict.")
+@click.option("--expect", type=VERDICT, help="Exit 1 on any other verdict.")
 def watch_(**options: Any) -> Exit:
     """Show which program on this host stalls now, live.
 
@@ -375,7 +377,7 @@ def watch_(**options: Any) -> Exit:
     help="How much of a series is read at once, in MB; a larger file is read in parts (default: 1000).",
 )
 @click.option("--list", "list_only", is_flag=True, help="List the series and their files, and judge none.")
-@click.option("--expect", type=click.Choice(["stall", "clean"]), help="Exit 1 if a series has another verdict.")
+@click.option("--expect", type=VERDICT, help="Exit 1 if a series has another verdict.")
 def fleet_(**options: Any) -> Exit:
     """Diagnose the rotated captures of many hosts.
 

@@ -84,9 +84,9 @@ def _read(arguments: Mapping[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for name, value in arguments.items():
         if name == "expect":
-            if value not in (CLEAN, STALL, ANY):
+            if str(value).lower() not in (CLEAN, STALL, ANY):
                 raise ValueError(f"expect={value!r} is not one of {CLEAN!r}, {STALL!r}, {ANY!r}")
-            said[name] = value
+            said[name] = str(value).lower()
         elif name == "one_write":
             if not isinstance(value, bool):
                 raise ValueError(f"one_write={value!r} is not True or False")
