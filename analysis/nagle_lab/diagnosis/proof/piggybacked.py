@@ -26,6 +26,7 @@ from nagle_lab.diagnosis.observed.enough import (
 from nagle_lab.diagnosis.observed.observed import PATH_JITTER, Observed, below_near
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds
 from nagle_lab.diagnosis.observed.programs import by_connection
+from nagle_lab.diagnosis.proof.late_acks import path_may_have_delayed
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle
 from nagle_lab.diagnosis.proof.pauses import PAUSE, middle_half
 from nagle_lab.diagnosis.proof.release_times import ALIKE, AT_PEER, FINE, HELD, HELD_ALIKE, SOONEST_WOKEN
@@ -82,6 +83,14 @@ def judge_piggybacked(
         _judge_near(piggybacked, held, c, observed, judged)
 
 
+def _accept(prompt: Candidates, ground: Ground, observed: Observed, judged: Judged) -> None:
+    """Add them as stalls, unless the path may be what made their ACKs late."""
+    if path_may_have_delayed(prompt, observed):
+        judged.leave_open(prompt, Obstacle.PATH_VARIES)
+    else:
+        judged.accept(prompt, ground, _unknown_hold(prompt, observed))
+
+
 def _leave_open_by_coarse_clock(piggybacked: Candidates, c: Candidates, observed: Observed, judged: Judged) -> None:
     """If the clock hides how soon they follow the ACK, leave those open that may have waited for it."""
     low, high = round_trip_bounds(observed.sender_fastest) if observed.is_away else (0.0, PAUSE)
@@ -111,14 +120,14 @@ def _judge_near(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     merged = are_most_merged or _are_by_a_clock(prompt, observed)
     grows = _speaks_between(observed) and _grows_with_the_wait(prompt)
     if (is_kernel and (merged or grows)) or (merged and _vary_little(prompt, middle)):
-        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
+        _accept(prompt, Ground.MERGED_WRITES, observed, judged)
     elif merged:  # or a program answers as much in one write as it does in two at other times
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
     elif is_kernel and _has_second_sign(middle, prompt, c, observed):
-        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
+        _accept(prompt, Ground.DATA_ACKS, observed, judged)
     elif is_kernel and len(held) >= REPEATED and observed.nearer_end == "sender":
         if len(alike := _of_the_same_lengths(prompt, held)):
-            judged.accept(alike, Ground.DATA_ACKS, _unknown_hold(alike, observed))
+            _accept(alike, Ground.DATA_ACKS, observed, judged)
         judged.leave_open(prompt - alike, Obstacle.ACK_ON_DATA)
     elif is_kernel or _may_be_by_kernel(middle, prompt, c, observed):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
@@ -196,9 +205,9 @@ def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observ
     if both_speak and (
         len(held) >= REPEATED or (_never_beside(prompt, c, observed) and _early_acks_release(prompt, observed))
     ):
-        judged.accept(prompt, Ground.DATA_ACKS, _unknown_hold(prompt, observed))
+        _accept(prompt, Ground.DATA_ACKS, observed, judged)
     elif _are_by_a_clock(prompt, observed):
-        judged.accept(prompt, Ground.MERGED_WRITES, _unknown_hold(prompt, observed))
+        _accept(prompt, Ground.MERGED_WRITES, observed, judged)
     elif _is_more_than_an_answer(prompt, c, observed, low, high):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
