@@ -213,12 +213,15 @@ def _judge_away(piggybacked: Candidates, held: Candidates, c: Candidates, observ
 
 
 def _leave_open_by_jitter(piggybacked: Candidates, observed: Observed, judged: Judged) -> None:
-    """If the path varies by more than usual, leave open what comes as soon as data that early pure ACKs released."""
-    if not _early_acks_release(piggybacked, observed):
+    """If the path varies by more than usual, leave open what comes as soon as that end's quick answers to SYNs and
+    data do: if early pure ACKs released data, or nearly all are merged writes.
+    """
+    if not _early_acks_release(piggybacked, observed) and not _are_nearly_all_merged(piggybacked, observed):
         return
     low, high = round_trip_bounds(observed.sender_fastest)
-    acks = [ns for ns in observed.program.reactions.ack if ns < high + PATH_JITTER / 2]
-    high = max(high, percentile(acks, 90)) if acks else high
+    own = [*observed.program.reactions.ack, *observed.program.reactions.handshake]
+    quick = [ns for ns in own if ns < high + PATH_JITTER / 2]
+    high = max(high, percentile(quick, 90)) if quick else high
     prompt = piggybacked.released_within(low, high)
     if 2 * len(prompt) > len(piggybacked):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
