@@ -72,8 +72,8 @@ def test_a_difference_is_counted_shown_and_exit_1(run, tmp_path, monkeypatch):
 def test_a_frame_that_only_tshark_reads_is_named(tmp_path):
     path = tmp_path / "c.pcap"
     segment = packet_bytes(DATA)[14:]
-    gtp = struct.pack(">BBHI", 0x30, 255, len(segment), 1) + segment  # GTP-U: a tunnel we do not look into
-    udp = struct.pack(">HHHH", 2152, 2152, 8 + len(gtp), 0) + gtp
+    lisp = bytes(8) + segment  # RFC 9300: a tunnel we do not look into
+    udp = struct.pack(">HHHH", 4341, 4341, 8 + len(lisp), 0) + lisp
     ip = struct.pack(">BBHHHBBH8s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, bytes(8)) + udp
     path.write_bytes(pcap_bytes([*TALK, Frame(DATA.ts_ns, packet_bytes(DATA)[:14] + ip)], snaplen=256))
     found = verify(path)
