@@ -41,7 +41,7 @@ from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import late_candidates, set_aside_sooner_than_any_timer
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
-from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSES_SPREAD, PAUSES_VARY, middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import ALIKE, BLIND, COARSE, HELD, SOONEST_WOKEN
@@ -90,7 +90,21 @@ def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
         _judge_by_timing(rest, waiting, c, without_ack, observed, judged)
     else:
         _judge_without_ack(without_ack, waiting, observed, judged, usual)
+    judged.accepted = _with_one_hold(judged.accepted)
     return judged
+
+
+def _with_one_hold(accepted: list[Accepted]) -> list[Accepted]:
+    """A program's stalls, whatever proves them, with bounds of the hold in the median one of all.
+
+    It lies between the medians of the groups. Groups of less than a quarter of the stalls hardly move it.
+    """
+    stalls = sum(len(one.rows) for one in accepted)
+    holds = [one.hold for one in accepted if 4 * len(one.rows) >= stalls]
+    if len(holds) < 2:
+        return accepted
+    low, high = min(hold.low for hold in holds), max(hold.high for hold in holds)
+    return [one._replace(hold=replace(one.hold, low=low, high=high)) for one in accepted]
 
 
 def _judge_by_timing(
