@@ -414,6 +414,22 @@ def test_late_acks_of_which_it_cannot_be_told_are_no_pauses_beside_stalls(diagno
     assert ("whether" in result.reason) == waits == ("perhaps with data waiting" in str(rows))
 
 
+@pytest.mark.parametrize("position", ["client", "server"])
+def test_what_the_path_may_have_delayed_is_not_said_to_have_waited_for_nothing(diagnose, position):
+    """Every fourth release comes 4 ms later: at its sender that is a pause, at the client it may be the path."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(100)
+        c.server_sends(HEADER, after_ns=50 * US)
+        c.client_acks(after_ns=LATE)
+        c.server_sends(BODY, after_ns=15 * US if number % 4 else 4 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, exchanges=40, rtt_ns=7 * MS).seen_at(position))
+    assert result.verdict == "STALL" and result.quality.rejected["later_release"] == 9
+    assert ("perhaps with data waiting" in str(idle_gaps(result))) == (position == "client")
+
+
 def test_how_long_a_client_pauses_between_exchanges_is_not_said_beside_stalls(diagnose):
     def rare(c: Conversation, number: int) -> None:
         c.pause(2 * SECOND)

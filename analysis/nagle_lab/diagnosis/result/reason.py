@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from nagle_lab.diagnosis.observed.enough import REPEATED
-from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle
+from nagle_lab.diagnosis.proof.outcomes import Ground, Obstacle, Rejected
 from nagle_lab.diagnosis.result.idle_gaps import CAUSES, Cause
 from nagle_lab.diagnosis.result.result import CountAndTime, Result, Summary
 from nagle_lab.diagnosis.result.spread import duration_text, times_text
@@ -76,7 +76,17 @@ def data_may_have_waited(result: Result) -> bool:
     """Whether data may have waited for late ACKs without a proved stall."""
     unresolved = result.quality.unresolved
     is_unsure = result.verdict is Verdict.INCONCLUSIVE and bool(unresolved)
-    return is_unsure or may_have_waited(result.idle_gaps, unresolved)
+    return is_unsure or may_have_waited(result.idle_gaps, unresolved) or _was_path_slow_for_some(result)
+
+
+def _was_path_slow_for_some(result: Result) -> bool:
+    """Whether a part of what was released, away from the end that held, came too late to be counted: the path may
+    have delayed it, or the program wrote it then.
+    """
+    summary, later = result.summary, result.quality.rejected.get(Rejected.LATER_RELEASE, 0)
+    is_away = summary.captured_near not in (None, "both", summary.held_by)
+    late = result.idle_gaps.get(Cause.DELAYED_ACK)
+    return is_away and late is not None and OPEN_SHARE * late.count < later <= summary.stalls
 
 
 def while_traced(reason: str) -> str:
