@@ -19,6 +19,7 @@ from support.command import in_process
 from support.guarded import GUARD
 from support.namespaces import OWN_NETWORK, is_recorded
 from support.rights import mount_refused
+from support.vfork import waits_for_its_child
 from support.waiting import within
 
 WHY_NOT = strace_command.why_no_command() or mount_refused() or ""
@@ -325,30 +326,10 @@ def test_a_process_that_ended_while_strace_attached():
     assert strace_attached.why_not_attached([4_194_300], []).startswith("process 4194300 has ended: ")
 
 
-WAITS_FOR_ITS_CHILD = """
-    #define _DEFAULT_SOURCE
-    #include <unistd.h>
-
-    int main(void) {
-        char go;
-        for (;;) {
-            write(1, ".", 1);
-            if (vfork() == 0) {
-                read(0, &go, 1);
-                _exit(0);
-            }
-        }
-    }
-"""
-
-
 def test_a_process_that_waits_for_its_child_of_vfork_goes_on(tmp_path, monkeypatch):
     """It does not stop for strace, which would wait for that without end, while the child is stopped."""
     monkeypatch.setattr(strace_attached, "_DETACHED_S", 0.5)
-    (tmp_path / "forks.c").write_text(textwrap.dedent(WAITS_FOR_ITS_CHILD))
-    program = tmp_path / "forks"
-    subprocess.run(["cc", "-o", program, tmp_path / "forks.c"], check=True)
-    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([waits_for_its_child(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdin and process.stdout and process.stdout.read(1) == b"."
             process.stdin.write(b"!" * 3)

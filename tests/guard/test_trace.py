@@ -18,6 +18,7 @@ from nagle_lab.guard.tracing.strace_output import read_trace
 from support.guarded import GUARD, SERVER, GuardEnded
 from support.guarded import guard as guard_command
 from support.traced import NODE_ASKS, C, line, lines, program, traced, writes_of
+from support.vfork import waits_for_its_child
 from support.waiting import within
 
 pytestmark = [pytest.mark.skipif(bool(why := strace_command.why_no_command()), reason=why), pytest.mark.long]
@@ -133,6 +134,21 @@ def test_ctrl_c_while_it_is_traced_is_the_end_of_it(tmp_path):
         _, err = running.communicate(timeout=50)
     assert runs.read_text() == "\n\n"
     assert running.returncode == 1 and "STALL" in err and "the traced run was interrupted" in err, err
+
+
+def test_a_program_that_waits_for_its_child_of_vfork_is_ended_too(tmp_path):
+    """It does not stop for strace, which would wait for that without end, while standard input stays open."""
+    runs, waits = tmp_path / "runs", tmp_path / "waits.txt"
+    one = shlex.join([sys.executable, "-I", str(program(tmp_path, "server.py", SERVER)), "two-writes"])
+    other = waits_for_its_child(tmp_path)
+    script = f"echo >> {runs}; [ $(wc -l < {runs}) = 1 ] && exec {one}; exec {other} > {waits}"
+    command = [*GUARD, "--trace", "--", "sh", "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert within(60, lambda: waits.exists() and waits.read_text() == ".")
+        running.send_signal(signal.SIGTERM)
+        assert within(50, lambda: running.poll() is not None)
+        err = running.stderr.read() if running.stderr else ""
+    assert running.returncode == 1 and "STALL" in err, err
 
 
 def test_the_sitecustomize_that_a_program_has_is_loaded(tmp_path):
