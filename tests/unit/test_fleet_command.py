@@ -203,8 +203,12 @@ def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):
     done = sorted((tmp_path / "out").glob("work/*.checkpoint"))
     before = [path.stat().st_mtime_ns for path in done]
     assert 1 <= len(done) < 3
+    finish = f"finish it with nagle-lab fleet {captures} --out {tmp_path / 'out'} --resume"
+    asked = in_process("fleet", "ask", "worst-services", "--out", tmp_path / "out")
+    assert re.match(rf"nagle-lab: [012] of 3 series were judged: {re.escape(finish)}\n", asked.err)
     assert "3 series, 198 packets" in fleet(captures, "--out", tmp_path / "out", "--resume", *HERE).out
     assert [path.stat().st_mtime_ns for path in done] == before
+    assert fleet("ask", "worst-services", "--out", tmp_path / "out").err == ""
 
 
 @pytest.mark.parametrize("missing", ["fsspec", "pyarrow", "duckdb"])

@@ -10,6 +10,7 @@ import msgspec
 
 from nagle_lab.capture.stored import first_line
 from nagle_lab.errors import NagleLabError
+from nagle_lab.fleet import plan
 from nagle_lab.fleet.judge import JudgedSeries, judge_series, judged_name, skipped
 from nagle_lab.fleet.results_folder import Folder
 from nagle_lab.fleet.series import Series
@@ -66,15 +67,24 @@ class Chain:
 
 
 def run(
-    series: Sequence[Series], out: Folder, workers: Workers, progress: Progress, *, size: int
+    series: Sequence[Series],
+    out: Folder,
+    workers: Workers,
+    progress: Progress,
+    *,
+    size: int,
+    sources: Sequence[str] = (),
 ) -> list[JudgedSeries]:
     """Read and judge all series, in stretches of so many bytes; work that is already done is not repeated.
 
     If a worker dies, only what it was doing is tried again, alone. A series whose stretch fails MOST_TRIES times is
-    given up, and reported as failed. Returns the result of each series, in order of their names.
+    given up, and reported as failed. Until the end, the store says that it is not whole, and which ``sources``
+    it is of. Returns the result of each series, in order of their names.
     """
+    chains = [Chain(each, stretches(each, size)) for each in series]
+    plan.begin(sources, {partition(chain.series.name): _done_name(chain) for chain in chains}, out)
     forget_others(series, out)
-    results, waiting = _judged_before([Chain(each, stretches(each, size)) for each in series], out)
+    results, waiting = _judged_before(chains, out)
     progress.begin(len(waiting), sum(chain.left for chain in waiting))
     heapify(waiting)
     running: dict[Future[Any], Chain] = {}
@@ -101,6 +111,7 @@ def run(
         for future in running:  # some executors have no other way to drop them
             future.cancel()
         executor.shutdown(wait=False)
+    plan.end(out)
     return sorted(results, key=lambda judged: judged.series)
 
 
@@ -117,12 +128,16 @@ def _judged_before(chains: Sequence[Chain], out: Folder) -> tuple[list[JudgedSer
     for chain in chains:
         done = [is_done(stretch, there) for stretch in chain.stretches]
         chain.at = done.index(False) if False in done else len(done)
-        name = judged_name(chain.stretches)
-        if name.partition("/")[2] in there and partition(chain.series.name) in stored:
-            results.append(msgspec.json.decode(out.read(name), type=JudgedSeries))
+        if _done_name(chain) in there and partition(chain.series.name) in stored:
+            results.append(msgspec.json.decode(out.read(judged_name(chain.stretches)), type=JudgedSeries))
         else:
             others.append(chain)
     return results, others
+
+
+def _done_name(chain: Chain) -> str:
+    """The name in ``work`` of the file that says that the series is done."""
+    return judged_name(chain.stretches).partition("/")[2]
 
 
 def _advance(chain: Chain, future: "Future[Any]", out: Folder, progress: Progress) -> JudgedSeries | None:

@@ -14,6 +14,7 @@ from nagle_lab.errors import Exit, NagleLabError, tell, worst
 from nagle_lab.fleet.ask import Store, questions, sql_of
 from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.overview import overview
+from nagle_lab.fleet.plan import unfinished
 from nagle_lab.fleet.results_folder import Folder, extra
 from nagle_lab.fleet.schedule import has_begun, run
 from nagle_lab.fleet.series import series_of
@@ -23,6 +24,7 @@ from nagle_lab.reports.html.fleet import fleet_page
 from nagle_lab.reports.screens.fleet import (
     answer_json,
     asked_with,
+    resumed_with,
     show_answer,
     show_outcome,
     show_questions,
@@ -59,7 +61,8 @@ def command(
     if has_begun(folder) and not resume:
         raise NagleLabError(f"{out}: already has results: add --resume to go on with them, or name another folder")
     with _Progress() as progress:
-        judged = run(series, folder, workers_of(on, workers), progress, size=stretch_mb * 10**6)
+        at_work, stretch = workers_of(on, workers), stretch_mb * 10**6
+        judged = run(series, folder, at_work, progress, size=stretch, sources=sources)
     show_outcome(judged, folder.url, console())
     page(folder)
     return worst(_code(each, expected) for each in judged)
@@ -99,6 +102,7 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
         raise NagleLabError("which results? Add --out DIR, the folder or URL that nagle-lab fleet wrote to")
     folder = Folder(out)
     require_outputs([html], [] if is_remote(out) else [Path(folder.path)])
+    _tell_if_unfinished(folder)
     store = Store(folder)
     if html:
         write_export(html, _page(store, folder))
@@ -109,6 +113,13 @@ def ask(question: str | None, out: str | None, as_json: bool, html: Path | None)
         else:
             show_answer(answer, screen)
     return Exit.OK
+
+
+def _tell_if_unfinished(folder: Folder) -> None:
+    """Say how much of its run a store holds, and how to go on with it, unless the run has ended."""
+    if left := unfinished(folder):
+        command = resumed_with(left.sources, folder.url)
+        tell(f"{left.judged:,} of {left.series:,} series were judged: finish it with {command}")
 
 
 class _Progress(ProgressBar):

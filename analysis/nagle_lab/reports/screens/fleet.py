@@ -37,6 +37,11 @@ def asked_with(question: str, out: str) -> str:
     return f"nagle-lab fleet ask {question} --out {shlex.quote(out)}"
 
 
+def resumed_with(sources: Sequence[str], out: str) -> str:
+    """What to type to go on with a run over these sources, whose results are in ``out``."""
+    return shlex.join(["nagle-lab", "fleet", *sources, "--out", out, "--resume"])
+
+
 def show_outcome(judged: Sequence[JudgedSeries], out: str, screen: Console) -> None:
     """Print how many series have which verdict, those that lost most, and the problems, or how many there are.
 
