@@ -1,5 +1,6 @@
 """Questions to a store: what they answer is what was put into it."""
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from unittest.mock import Mock
@@ -110,6 +111,30 @@ def test_what_the_questions_say(store):
 def test_the_overview_counts_the_hosts_that_stalled(store):
     totals = overview(store).totals
     assert (totals["stalled_hosts"], totals["hosts"]) == (2, 3)
+
+
+def test_a_stall_that_several_hosts_recorded_is_counted_once(tmp_path):
+    """Both ends of a connection, one of which saw less; and, hours later, another one of the same ends elsewhere."""
+    once, hours = stalled(20, t0_ns=T0), 3 * 3600 * SECOND
+    write(tmp_path, "client/eth0.pcap", once)
+    (tmp_path / "server").mkdir()
+    late = [replace(segment, ts_ns=segment.ts_ns + SECOND // 5) for segment in once.segments]
+    (tmp_path / "server/eth0.pcap").write_bytes(pcap_bytes(late[:60]))
+    write(tmp_path, "third/eth0.pcap", stalled(30, t0_ns=T0 + hours))
+    for host in "ab":
+        write(tmp_path, f"{host}/lo.pcap", stalled(5, ("127.0.0.1", 40_000), ("127.0.0.1", 80), T0))
+    store = Store(results_of(tmp_path)[0])
+    held = store.ask("SELECT series, count(*) FROM stalls GROUP BY ALL ORDER BY series").rows
+    assert dict(held) == {"a/lo": 5, "b/lo": 5, "client/eth0": 20, "server/eth0": 11, "third/eth0": 30}
+    found = answers(store, "worst-services")
+    assert {row["server_ip"]: (row["stalls"], row["hosts"]) for row in found} == {
+        "10.0.0.2": (50, 3), "127.0.0.1": (10, 2)}  # fmt: skip
+    (lost,) = store.ask("SELECT sum(wait_ms) / 1000 FROM stalls WHERE series NOT LIKE 'server/%'").rows[0]
+    totals = overview(store).totals
+    assert (totals["stalls"], totals["lost_s"]) == (60, pytest.approx(lost))
+    days = answers(store, "cost-per-day")
+    assert sum(row["stalls"] for row in days) == 60 == sum(row["stalls"] for row in answers(store, "by-hour"))
+    assert sum(row["lost_s"] for row in days) == pytest.approx(lost, abs=0.2)
 
 
 def test_kernels_are_told_by_their_syns(tmp_path):

@@ -12,6 +12,24 @@ from nagle_lab.fleet.schema import TABLES, arrow_schema
 
 _FILES = {name: f"{name}/*{'/*' * bool(table.day)}/*.parquet" for name, table in TABLES.items()}
 
+# A stall that several series contain, from the series that has most of that connection's stalls in that hour. The
+# same connection: the same ends, and stalls at the same time, give or take a second for the clocks of the hosts. What
+# a host sends to itself no other host can see.
+_ONCE = """CREATE VIEW stalls_once AS
+WITH held AS (
+    SELECT series, connection, held_ip, held_port, delayed_ip, delayed_port, date_trunc('hour', released_at) AS hour,
+           count(*) AS stalls, min(released_at)::TIMESTAMP AS first_at, max(released_at)::TIMESTAMP AS last_at
+    FROM stalls WHERE held_ip <> delayed_ip GROUP BY ALL),
+again AS (
+    SELECT DISTINCT this.series, this.connection, this.held_ip, this.held_port, this.hour
+    FROM held this JOIN held other USING (held_ip, held_port, delayed_ip, delayed_port, hour)
+    WHERE this.series <> other.series AND (other.stalls, this.series) > (this.stalls, other.series)
+      AND this.first_at <= other.last_at + INTERVAL 1 SECOND AND other.first_at <= this.last_at + INTERVAL 1 SECOND)
+SELECT * FROM stalls WHERE NOT EXISTS (
+    FROM again WHERE again.series = stalls.series AND again.connection = stalls.connection
+        AND again.held_ip = stalls.held_ip AND again.held_port = stalls.held_port
+        AND again.hour = date_trunc('hour', stalls.released_at))"""
+
 
 @dataclass(frozen=True)
 class ReadyQuestion:
@@ -46,7 +64,10 @@ def questions() -> list[ReadyQuestion]:
 
 
 class Store:
-    """The tables of a store, for questions. Raises NagleLabError if there is none."""
+    """The tables of a store, for questions, and ``stalls_once``, which has no stall twice.
+
+    Raises NagleLabError if there is none.
+    """
 
     def __init__(self, out: Folder) -> None:
         if not out.matching(_FILES["series"]):
@@ -67,6 +88,7 @@ class Store:
                 f"CREATE VIEW {name} AS SELECT * FROM "
                 f"read_parquet({_quoted(url)}, hive_partitioning = true, hive_types = {types})"
             )
+        self._connection.execute(_ONCE)
 
     def ask(self, sql: str, values: Sequence[object] = ()) -> Answer:
         """The answer to a question, with ``values`` in place of each ?.

@@ -60,8 +60,10 @@ def overview(store: Store) -> Overview:
     totals = """SELECT count(*) AS series, count(DISTINCT host) AS hosts,
         count(DISTINCT host) FILTER (WHERE stalls > 0) AS stalled_hosts,
         coalesce(sum(packets), 0)::BIGINT AS packets,
-        coalesce(sum(exchanges), 0)::BIGINT AS exchanges, coalesce(sum(stalls), 0)::BIGINT AS stalls,
-        coalesce(sum(stalled_exchanges), 0)::BIGINT AS stalled, coalesce(sum(lost_ms), 0) / 1000 AS lost_s,
+        coalesce(sum(exchanges), 0)::BIGINT AS exchanges,
+        coalesce(sum(stalled_exchanges), 0)::BIGINT AS stalled,
+        (SELECT count(*) FROM stalls_once) AS stalls,
+        (SELECT coalesce(sum(wait_ms), 0) / 1000 FROM stalls_once) AS lost_s,
         min(first_at) AS first_at, max(last_at) AS last_at FROM series"""
     services = store.ask(sql_of("worst-services")).named()[:WORST]
     return Overview(

@@ -1,6 +1,6 @@
 -- Which services stalled once, but not on the last day, although they answered?
 SELECT s.server_ip, s.server_port, count(*) AS stalls, max(s.released_at) AS last_seen
-FROM stalls s
+FROM stalls_once s
 GROUP BY ALL
 HAVING max(s.day) < (SELECT max(day) FROM exchanges)
    AND (s.server_ip, s.server_port) IN (
