@@ -109,6 +109,17 @@ def test_commands_name_the_holding_process_and_the_route_to_it(diagnose, story, 
     assert quick[1][0].startswith(f"ip route add {route} $(ip route get {route} | ")
 
 
+def test_of_two_ends_that_held_each_has_its_lines(run):
+    result = analyze(CAPTURES / "families" / "duplex-chat" / "server.pcap.gz")
+    first, second = result.summary.held_ends
+    look, other, _, quick, other_quick = commands(result, None)
+    assert [first.ip in look[0], second.ip in other[0]] == [True, True] and look[1] != other[1]
+    assert f"what {first.ip} sends" in quick[0] and f"what {second.ip} sends" in other_quick[0]
+    assert other_quick[1][0].startswith(f"ip route add {second.ip} ")
+    _, out, _ = run("analyze", CAPTURES / "families" / "duplex-chat" / "server.pcap.gz")
+    assert look[1][0] in out and other[1][0] in out
+
+
 @pytest.mark.parametrize(
     ("ends", "says"),
     [
@@ -269,8 +280,9 @@ def test_the_route_to_paste_is_between_two_ends_of_one_stall(tmp_path):
     path.write_bytes(pcap_bytes(merge(*(one.segments for one in talks))))
     result = analyze(path)
     assert [end.ip for end in result.summary.delayed_ends] == ["10.0.0.4", "10.0.0.3", "10.0.0.1", "10.0.0.6"]
-    *_, (where, (route, *_)) = commands(result, None)
-    assert where.startswith("Or in a shell on 10.0.0.1, as root") and "ip route add 10.0.0.2 " in route
+    *_, first, second = commands(result, None)
+    for (where, (route, *_)), delayed, held in ((first, "10.0.0.1", "10.0.0.2"), (second, "10.0.0.4", "10.0.0.5")):
+        assert where.startswith(f"Or in a shell on {delayed}, as root") and f"ip route add {held} " in route
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from nagle_lab.diagnosis.result.result import (
     EndProcess,
     NamedEnd,
     Result,
+    Stall,
     UndecidedEnd,
 )
 from nagle_lab.diagnosis.result.spread import duration_text
@@ -65,6 +66,8 @@ _SERVER_OR_PATH = (
     "the server replies late, or what it sends is late on the path: capture at the server, which tells. If it is the "
     "server, profile it, or capture its own connections (database, upstream) with -i any there"
 )
+
+_Block = tuple[str, list[str]]  # what lines are for, and the lines to paste
 
 _MANY = 10  # exchanges, in one of which it held data
 _WORTH_NAMING = 0.05  # share of all idle time
@@ -212,14 +215,38 @@ def commands(
         return _record_both(result) if result.is_one_way else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by, unknown)]
-    held, translated = s.held_ends[0], _translated(result)
-    delayed, sender = _end_that_delays(result, held), _as_asked(translated, held)
+    pairs = list(_held_and_delayed(result))
+    looked_at, acknowledged = zip(*(_of_pair(result, *pair, here=here) for pair in pairs), strict=True)
+    return [*_distinct(looked_at), setting_of(software, known_by, unknown), *_distinct(acknowledged)]
+
+
+_MOST_HELD = 2  # ends with lines of their own
+_FIRST_STALLS = 10_000  # among which the stalls of the second end are looked for
+
+
+def _held_and_delayed(result: Result) -> Iterator[tuple[NamedEnd, NamedEnd]]:
+    """The ends that held most often, each with an end that delayed its ACK then."""
+    first, *others = result.summary.held_ends[:_MOST_HELD]
+    yield first, _end_that_delays(result, next(stall for stall in result.stalls if _is_at(stall.held_by, first)))
+    for held in others:
+        stalls = islice(result.stalls, _FIRST_STALLS)
+        if stall := next((stall for stall in stalls if _is_at(stall.held_by, held)), None):
+            yield held, _end_that_delays(result, stall)
+
+
+def _of_pair(result: Result, held: NamedEnd, delayed: NamedEnd, *, here: bool) -> tuple[_Block, _Block]:
+    """What to paste where data was held, and where its ACK was delayed."""
+    translated = _translated(result)
+    sender = _as_asked(translated, held)
     holder, delayer = (_process_at(result, end) if here else None for end in (held, delayed))
-    return [
-        _try(holder) if holder else _look_at(held, _as_asked(translated, delayed), is_certain=s.is_certain),
-        setting_of(software, known_by, unknown),
-        (_reach(sender, delayed, delayer), _quick_acks(sender, delayed, delayer)),
-    ]
+    look_at = _look_at(held, _as_asked(translated, delayed), is_certain=result.summary.is_certain)
+    acknowledge = _reach(sender, delayed, delayer), _quick_acks(sender, delayed, delayer)
+    return _try(holder) if holder else look_at, acknowledge
+
+
+def _distinct(blocks: Sequence[_Block]) -> list[_Block]:
+    """The blocks, none of them twice."""
+    return [block for at, block in enumerate(blocks) if block not in blocks[:at]]
 
 
 def _translated(result: Result) -> list[Connection]:
@@ -233,11 +260,10 @@ def _as_asked(translated: Sequence[Connection], end: NamedEnd) -> NamedEnd:
     return replace(end, ip=asked.ip, port=asked.port) if asked else end
 
 
-def _end_that_delays(result: Result, held: NamedEnd) -> NamedEnd:
-    """The end that delayed the ACK in the first stall of ``held``; another one may delay more often."""
-    stall = next(stall for stall in result.stalls if _is_at(stall.held_by, held))
-    named = (end for end in result.summary.delayed_ends if _is_at(stall.delayed_by, end))
+def _end_that_delays(result: Result, stall: Stall) -> NamedEnd:
+    """The end that delayed the ACK in that stall; another one may delay more often."""
     delayed = stall.delayed_by
+    named = (end for end in result.summary.delayed_ends if _is_at(delayed, end))
     return next(named, NamedEnd(delayed.ip, delayed.port if delayed.role == "server" else None, delayed.role, 1))
 
 
