@@ -78,6 +78,21 @@ def test_the_bytes_the_held_side_waited_with_are_told(run, held):
     assert f"{stall['wait_ms']:.3f} ms" in out
 
 
+def test_rotated_files_are_shown_as_one_capture(run, held, tmp_path):
+    packets = held_by_both()
+    parts = [tmp_path / "b.pcap", tmp_path / "a.pcap"]  # not in the order of their names
+    stall = stalls_of(run, held)[3]
+    for path, part in zip(parts, (packets[: stall["ack_frame"]], packets[stall["ack_frame"] :]), strict=True):
+        path.write_bytes(pcap_bytes(part))
+    code, out, err = run("show", "--rotated", *reversed(parts), "--stall", 4, "--json")
+    assert (code, json.loads(out), err) == (Exit.OK, stall, "")
+    _, out, _ = run("show", "--rotated", *parts, "--stall", 4)
+    assert "Stall 4 of 10" in out
+    assert "join these with nagle-lab annotate --rotated FILE… -o OUT.pcapng" in " ".join(out.split())
+    code, _, err = run("show", *parts)
+    assert code == Exit.UNUSABLE and "show takes one FILE, or with --rotated the files of one" in err
+
+
 @pytest.mark.parametrize("number", [0, -1, 11, 10**30])
 def test_a_number_out_of_range_says_how_many_there_are(run, held, number):
     code, out, err = run("show", held, "--stall", number)

@@ -22,6 +22,7 @@ from nagle_lab.cli.shared.options import (
     junit_option,
     markdown_option,
     ports_option,
+    rotated_option,
     runs_option,
     set_option,
 )
@@ -175,9 +176,7 @@ def sweep_(**options: Any) -> Exit:
 @ports_option("Judge")
 @click.option("--expect", type=VERDICT, help="Exit 1 on any other verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result on stdout, one line of JSON per FILE.")
-@click.option(
-    "--rotated", is_flag=True, help="Treat the FILEs as one rotated capture (tcpdump -C, -G, -W), in any order."
-)
+@rotated_option
 @click.option(
     "--same-traffic",
     is_flag=True,
@@ -439,7 +438,7 @@ def bisect_(**options: Any) -> Exit:
 
 
 @cli.command("show")
-@click.argument("path", type=PATH, metavar="FILE|RUN")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="FILE…|RUN")
 @click.option(
     "--stall",
     "number",
@@ -447,6 +446,7 @@ def bisect_(**options: Any) -> Exit:
     metavar="N",
     help="Show the Nth stall, in order of release; default: a typical one.",
 )
+@rotated_option
 @click.option("--json", "as_json", is_flag=True, help="Print the stall, or a run's result.json, on stdout.")
 @html_option
 def show_(**options: Any) -> Exit:
@@ -479,7 +479,7 @@ def compare_(**options: Any) -> Exit:
     "-o", "--output", "out", type=REGULAR_OUTPUT, metavar="OUT.pcapng", help="Write the capture to OUT.pcapng."
 )
 @click.option("--force", is_flag=True, help="Overwrite OUT.pcapng.")
-@click.option("--rotated", is_flag=True, help="The FILEs are one rotated capture, in any order.")
+@rotated_option
 @click.option(
     "--filter",
     "with_filter",

@@ -67,6 +67,9 @@ set_option = click.option(
 )
 junit_option = click.option("--junit", type=OUTPUT, metavar="FILE", help="Write JUnit XML to FILE, for CI.")
 markdown_option = click.option("--markdown", type=OUTPUT, metavar="FILE", help="Write a Markdown summary to FILE.")
+rotated_option = click.option(
+    "--rotated", is_flag=True, help="Treat the FILEs as one rotated capture (tcpdump -C, -G, -W), in any order."
+)
 html_option = click.option("--html", type=OUTPUT, metavar="FILE", help="Write a report with plots to FILE, one page.")
 
 
