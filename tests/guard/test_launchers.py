@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from nagle_lab.errors import NagleLabError
-from nagle_lab.guard.recording import launchers
+from nagle_lab.guard.recording import launchers, record_running
 from nagle_lab.host import privileges
 from support import forbid
+from support.command import in_process
 from support.guarded import GUARD, server
 from support.rights import AS_ROOT, NOBODY, mount_refused, reachable
 
@@ -93,6 +94,35 @@ def test_a_container_is_told_what_it_lacks(tmp_path, monkeypatch):
     monkeypatch.setattr(launchers, "SETTINGS", tmp_path)
     monkeypatch.setattr(launchers, "is_container", lambda: True)
     assert "--cap-add SYS_ADMIN --cap-add NET_ADMIN" in launchers.why_no_namespace()
+
+
+@pytest.mark.parametrize("what", [("--", "true"), ("--pid", os.getpid(), "--seconds", 1)])
+def test_a_python_that_may_not_be_executed_is_named(tmp_path, monkeypatch, what):
+    """As a user who is not root has it, where Python is below /root."""
+    python = tmp_path / "python"
+    python.write_bytes(b"")
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(launchers, "is_container", lambda: True)
+    code, _, err = in_process("guard", *what)
+    line = err.splitlines()[-1]
+    assert code == 2 and f"({python}: Permission denied): this user cannot execute {python}, which" in line
+    assert "or run this as root" in line and "--cap-add" not in line
+
+
+@pytest.mark.parametrize(
+    ("user", "lacking", "says"),
+    [
+        (1000, "", "run this as root"),
+        (0, "CAP_SYS_PTRACE", "start that with --cap-add SYS_PTRACE, or run this on its host"),
+        (0, "", "run this as root of its host"),
+    ],
+)
+def test_a_process_that_may_not_be_recorded_has_a_next_step(monkeypatch, user, lacking, says):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(launchers, "has_capability", lambda asked: asked != getattr(privileges, lacking, None))
+    problem = record_running._todo(launchers.Way("as root"), "Permission denied")
+    assert problem.startswith(": ") and problem.endswith(says)
+    assert record_running._todo(launchers.Way("as root"), "there is no interface eth9") == ""
 
 
 def test_a_way_out_needs_pasta(tmp_path):

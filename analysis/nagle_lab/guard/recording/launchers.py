@@ -12,10 +12,11 @@ from pathlib import Path
 
 from nagle_lab.errors import NagleLabError
 from nagle_lab.guard.recording.job import NamespaceState
-from nagle_lab.host.privileges import may_make_network
+from nagle_lab.host.privileges import CAP_NET_RAW, CAP_SYS_ADMIN, CAP_SYS_PTRACE, has_capability, may_make_network
 
 SETTINGS = Path("/proc/sys")
 EMPTY_IMAGE = "nagle-lab-guard:empty"
+RIGHTS = {"SYS_ADMIN": CAP_SYS_ADMIN, "SYS_PTRACE": CAP_SYS_PTRACE, "NET_RAW": CAP_NET_RAW}  # to record elsewhere
 _SYSTEM = ("proc", "sys", "dev")  # folders of which a container has its own
 
 
@@ -67,8 +68,33 @@ def program(module: str, argument: str) -> list[str]:
 _CTRL_C_ENDS_IT = "import signal as s; s.getsignal(s.SIGINT) is s.SIG_IGN or s.signal(s.SIGINT, s.SIG_DFL)"
 
 
+def no_interpreter() -> str:
+    """Why this user cannot start Python, though it runs already (started by another one), and what to do; or ""."""
+    if os.access(sys.executable, os.X_OK, effective_ids=True):
+        return ""
+    return (
+        f"this user cannot execute {os.path.realpath(sys.executable)}, which nagle-lab runs on; install Python and "
+        "nagle-lab where this user may read (not below /root), or run this as root"
+    )
+
+
+def why_not_allowed() -> str:
+    """What to do where another process's network namespace may not be joined and recorded."""
+    if unusable := no_interpreter():
+        return unusable
+    if os.geteuid() != 0:
+        return "run this as root"
+    lacks = [name for name, number in RIGHTS.items() if not has_capability(number)]
+    if not lacks:
+        return "it has more rights than this process, or a security policy forbids it; run this as root of its host"
+    options = " ".join(f"--cap-add {name}" for name in lacks)
+    return f"root lacks {' and '.join(lacks)}; in a container, start that with {options}, or run this on its host"
+
+
 def why_no_namespace() -> str:
     """Why no user namespace can be made here, and what to do, as far as the machine shows it."""
+    if unusable := no_interpreter():
+        return unusable
     settings = {
         "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu from 23.10 on
         "kernel.unprivileged_userns_clone": ("0", "1"),  # Debian up to 10, Arch

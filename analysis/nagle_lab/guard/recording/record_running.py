@@ -1,5 +1,6 @@
 """Record running software, from outside: a process, a container, a Compose service, an interface."""
 
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from nagle_lab.guard.recording.job import (
     room_needed,
     write_record,
 )
-from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works
+from nagle_lab.guard.recording.launchers import Way, docker_with_folders, program, sudo_works, why_not_allowed
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.host import children
 from nagle_lab.host.docker import container_of_service, docker_output
@@ -58,9 +59,17 @@ def record_running(
     if outcome.problem.startswith(DISK_FULL) and outcome.status is None:
         raise NagleLabError(outcome.problem)
     if outcome.problem and outcome.status is None:
-        todo = "" if may_join_namespaces() or way.is_container else ": run this as root"
-        raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){todo}")
+        raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){_todo(way, outcome.problem)}")
     return Guarded(folder, way.name, outcome, what=str(target))
+
+
+def _todo(way: Way, problem: str) -> str:
+    """What to do about a problem, if that is a matter of rights."""
+    if way.is_container:
+        return ""
+    if problem.endswith((os.strerror(errno.EACCES), os.strerror(errno.EPERM))):
+        return f": {why_not_allowed()}"
+    return "" if may_join_namespaces() else ": run this as root"
 
 
 def way_to(pid: int | None, container: str, *, trace: bool = False) -> Way:
