@@ -65,6 +65,17 @@ def test_results_are_not_written_over_and_resume_reads_nothing_again(captures, o
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
 
 
+def test_results_are_not_written_among_the_captures(captures, monkeypatch):
+    before = sorted(captures.rglob("*"))
+    monkeypatch.chdir(captures)
+    for sources, out in (([captures], captures), (["."], "."), (["web-0"], captures), ([captures], "web-1")):
+        refused = fleet(*sources, "--out", out, *HERE, code=2)
+        assert refused.err == (
+            f"nagle-lab: {out}: contains captures that are to be read: name another folder for the results\n"
+        )
+    assert sorted(captures.rglob("*")) == before
+
+
 def test_the_exit_code_is_that_of_the_worst_series(captures, out):
     contradicted = fleet(captures, "--out", out, "--resume", "--expect", "clean", code=1)
     assert "nagle-lab: web-0/eth0: expected CLEAN, found STALL\n" in contradicted.err

@@ -15,9 +15,9 @@ from nagle_lab.fleet.ask import Store, questions, sql_of
 from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.overview import overview
 from nagle_lab.fleet.plan import unfinished
-from nagle_lab.fleet.results_folder import Folder, extra
+from nagle_lab.fleet.results_folder import Folder, extra, url_of
 from nagle_lab.fleet.schedule import has_begun, run
-from nagle_lab.fleet.series import series_of
+from nagle_lab.fleet.series import Series, series_of
 from nagle_lab.fleet.stretch import StretchDone
 from nagle_lab.fleet.workers import workers_of
 from nagle_lab.reports.html.fleet import fleet_page
@@ -60,12 +60,21 @@ def command(
     folder = Folder(out)
     if has_begun(folder) and not resume:
         raise NagleLabError(f"{out}: already has results: add --resume to go on with them, or name another folder")
+    if not has_begun(folder):
+        _require_apart(series, folder)
     with _Progress() as progress:
         at_work, stretch = workers_of(on, workers), stretch_mb * 10**6
         judged = run(series, folder, at_work, progress, size=stretch, sources=sources)
     show_outcome(judged, folder.url, console())
     page(folder)
     return worst(_code(each, expected) for each in judged)
+
+
+def _require_apart(series: Sequence[Series], out: Folder) -> None:
+    """Raise NagleLabError if the results would be stored in a folder that captures are read from."""
+    within = f"{url_of(out.path, out.url, out.fs)}/"
+    if any(file.path.startswith(within) for each in series for file in each.files):
+        raise NagleLabError(f"{out.url}: contains captures that are to be read: name another folder for the results")
 
 
 def _code(judged: JudgedSeries, expected: Verdict | None) -> Exit:
