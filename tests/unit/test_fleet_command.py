@@ -1,5 +1,6 @@
 """nagle-lab fleet and nagle-lab fleet ask, as they are typed; and the overview, in a browser."""
 
+import errno
 import json
 import os
 import re
@@ -220,6 +221,25 @@ def test_ctrl_c_ends_a_run_that_resume_goes_on_with(captures, tmp_path):
     assert "3 series, 198 packets" in fleet(captures, "--out", tmp_path / "out", "--resume", *HERE).out
     assert [path.stat().st_mtime_ns for path in done] == before
     assert fleet("ask", "worst-services", "--out", tmp_path / "out").err == ""
+
+
+def test_a_full_disk_says_how_to_go_on(captures, tmp_path, monkeypatch):
+    whole = Folder.write
+
+    def write(self: Folder, name: str, content: bytes) -> None:
+        if name.endswith(".judged"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.at(name))
+        whole(self, name, content)
+
+    monkeypatch.setattr(Folder, "write", write)
+    out = tmp_path / "out"
+    full = fleet(captures, "--out", out, *HERE, code=2)
+    assert full.err == (
+        f"nagle-lab: disk full while writing the results: make room in {out}, "
+        f"then go on with nagle-lab fleet {captures} --out {out} --resume\n"
+    )
+    monkeypatch.undo()
+    assert "3 series, 198 packets: 3 STALL" in fleet(captures, "--out", out, "--resume", *HERE).out
 
 
 @pytest.mark.parametrize("missing", ["fsspec", "pyarrow", "duckdb"])

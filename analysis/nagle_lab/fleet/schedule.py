@@ -1,5 +1,6 @@
 """The schedule of a fleet: series and their stretches, on all workers; if a worker dies, the others continue."""
 
+import errno
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass
@@ -147,6 +148,8 @@ def _advance(chain: Chain, future: "Future[Any]", out: Folder, progress: Progres
     except NagleLabError as error:
         return _failed(chain, str(error), out)
     except Exception as error:  # whatever happened to a worker; another may succeed
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # nor would the others
         chain.tries += 1
         if chain.tries < MOST_TRIES:
             return None

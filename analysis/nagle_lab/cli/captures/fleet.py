@@ -1,7 +1,8 @@
 """nagle-lab fleet: the captures of many hosts, on any number of workers, and questions to the results."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -10,7 +11,7 @@ from nagle_lab.capture.stored import is_remote
 from nagle_lab.cli.shared.exports import require_outputs, write_export
 from nagle_lab.cli.shared.progress import ProgressBar
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
-from nagle_lab.errors import Exit, NagleLabError, tell, worst
+from nagle_lab.errors import Exit, NagleLabError, disk_full, tell, worst
 from nagle_lab.fleet.ask import Store, questions, sql_of
 from nagle_lab.fleet.judge import JudgedSeries
 from nagle_lab.fleet.overview import overview
@@ -62,12 +63,23 @@ def command(
         raise NagleLabError(f"{out}: already has results: add --resume to go on with them, or name another folder")
     if not has_begun(folder):
         _require_apart(series, folder)
-    with _Progress() as progress:
+    with _telling_to_resume(sources, folder), _Progress() as progress:
         at_work, stretch = workers_of(on, workers), stretch_mb * 10**6
         judged = run(series, folder, at_work, progress, size=stretch, sources=sources)
     show_outcome(judged, folder.url, console())
     page(folder)
     return worst(_code(each, expected) for each in judged)
+
+
+@contextmanager
+def _telling_to_resume(sources: Sequence[str], out: Folder) -> Iterator[None]:
+    """Turns the error of a full disk into one that names the command that goes on."""
+    try:
+        yield
+    except OSError as error:
+        if full := disk_full(error, "the results", Path(out.path)):
+            raise NagleLabError(f"{full}, then go on with {resumed_with(sources, out.url)}") from error
+        raise
 
 
 def _require_apart(series: Sequence[Series], out: Folder) -> None:
