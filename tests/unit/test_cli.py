@@ -159,6 +159,7 @@ def test_a_cut_capture_is_never_called_clean(run, tmp_path):
         (["run", "nginx-static", "nodelay-off", "--set", "COLOUR=red"], "COLOUR"),
         (["show", "."], "not a run folder"),
         (["analyze"], "Missing argument"),
+        (["analyze", "--html", "x.pcap"], "--html took x.pcap as the file to write: name both. (try"),
         (["analyze", "--expect", "maybe", "x"], "--expect"),
         (["dance"], "dance"),
         (["version"], "'version': use --version"),

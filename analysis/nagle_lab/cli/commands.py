@@ -5,6 +5,7 @@ diagnosing a capture needs no lab.
 """
 
 from importlib import import_module
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
@@ -49,11 +50,20 @@ class NoReaderError(Exception):
 
 class _Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
         try:
             return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            raise click.UsageError(f"{error.format_message()}{self._taken(given)}", error.ctx or ctx) from error
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # of an option without its value, click does not say whose it is
             raise
+
+    def _taken(self, args: list[str]) -> str:
+        """Which option took the name behind it as its own, so that none is left for the argument; empty if none."""
+        outputs = {name for param in self.params if isinstance(param.type, OutputFile) for name in param.opts}
+        taken = [(name, value) for name, value in pairwise(args) if name in outputs]
+        return "".join(f" {name} took {value} as the file to write: name both." for name, value in taken[:1])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
