@@ -110,6 +110,19 @@ def of_a_pool(thinks_ms: int, rtt_ms: int, *, timestamps: bool = True) -> list[S
     return merge(*talks)
 
 
+def acks_on_data_and_alone(alone_every: int) -> Conversation:
+    """The client's data leaves with the server's data 12 ms later, or with its pure ACK, 40 ms later."""
+    c = Conversation(rtt_ns=10 * MS)
+    c.handshake(after_ns=20 * US)
+    for number in range(60):
+        c.client_sends(60, after_ns=(25 * MS, 21 * US, 100 * US, 22 * US, 20 * US)[number % 5])
+        if number % alone_every == 0:
+            c.server_acks(after_ns=40 * MS)
+            c.client_sends(60, after_ns=21 * US)
+        c.server_sends(200, after_ns=12 * MS)
+    return c
+
+
 def client_held(c: Conversation, number: int) -> None:
     """Write-write-read: the second half of the request waits for the server's late ACK."""
     c.client_sends(3)

@@ -3,7 +3,17 @@
 import pytest
 
 from nagle_lab.reports.words.phrases import findings
-from support.stories import HEADER, LATE, RELEASE, REQUEST, reply_in_two, server_held, talk, two_part_reply
+from support.stories import (
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    acks_on_data_and_alone,
+    reply_in_two,
+    server_held,
+    talk,
+    two_part_reply,
+)
 from support.synthetic import MS, US, Conversation, Segment, merge
 
 
@@ -129,15 +139,7 @@ def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
 
 def test_the_median_of_all_lies_between_those_of_pure_acks_and_of_acks_on_data(diagnose):
     """Some held data leaves with the peer's data 12 ms later, and some with its pure ACK, 40 ms later."""
-    c = Conversation(rtt_ns=10 * MS)
-    c.handshake(after_ns=20 * US)
-    for number in range(60):
-        c.client_sends(60, after_ns=(25 * MS, 21 * US, 100 * US, 22 * US, 20 * US)[number % 5])
-        if number % 3 == 0:
-            c.server_acks(after_ns=40 * MS)
-            c.client_sends(60, after_ns=21 * US)
-        c.server_sends(200, after_ns=12 * MS)
-    result = diagnose(c.seen_at("client"))
+    result = diagnose(acks_on_data_and_alone(alone_every=3).seen_at("client"))
     pure, on_data = result.summary.grounds["repetition_at_sender"], result.summary.grounds["data_acks"]
     assert on_data > pure > on_data / 3
     assert result.summary.hold_ms.low == 0 and result.summary.hold_ms.high > 49

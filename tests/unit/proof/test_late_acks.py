@@ -1,9 +1,11 @@
 """Which ACKs a delayed-ACK timer made late, and which the path did, or a program that reads late."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from nagle_lab.diagnosis.proof.late_acks import path_may_have_delayed
 from support.stories import (
     BODY,
     HEADER,
@@ -919,3 +921,31 @@ def _with_acks_under_way(late: int, longer_ms: int, pause: int = 0) -> Story:
         c.client_acks(after_ns=10 * US)
 
     return ask
+
+
+@pytest.mark.parametrize(
+    ("handshakes", "acks", "is_shown"),
+    [
+        ([16, 16], [], True),
+        ([16], [], False),
+        ([15, 15], [], False),
+        ([], [16, 29], True),
+        ([], [31, 31], False),  # a timer's
+        ([16], [16], True),
+        ([0] * 18 + [16] * 2, [], True),
+        ([0] * 28 + [16] * 2, [], False),  # less than a tenth
+    ],
+)
+@pytest.mark.parametrize("fastest", [0.9, 5])
+def test_what_no_timer_delays_shows_that_the_path_may_delay_acks_on_data(handshakes, acks, is_shown, fastest):
+    """Ten ACKs on data, 20 ms late, and what else came from that end, so many ms later than its fastest."""
+    reactions = SimpleNamespace(
+        handshake_more=[ms * MS for ms in handshakes], ack=[(fastest + ms) * MS for ms in acks]
+    )
+    observed = SimpleNamespace(
+        peer_fastest=fastest * MS,
+        program=SimpleNamespace(peer_reactions=reactions),
+        setting=SimpleNamespace(resolution=0),
+    )
+    on_data = SimpleNamespace(late_by=lambda _: [20 * MS] * 10)
+    assert path_may_have_delayed(on_data, observed) == (is_shown and fastest > 1)

@@ -7,7 +7,16 @@ from itertools import accumulate
 
 import pytest
 
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, talk, two_part_reply
+from support.stories import (
+    BODY,
+    HEADER,
+    LATE,
+    RELEASE,
+    REQUEST,
+    acks_on_data_and_alone,
+    talk,
+    two_part_reply,
+)
 from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
@@ -117,15 +126,7 @@ def test_a_program_that_is_woken_is_not_accused_for_being_quick(diagnose, spread
 
 def test_an_answer_among_what_was_held_is_not_counted(diagnose):
     """Most of what follows data comes as soon as behind pure ACKs, and some only when the program was woken."""
-    c = Conversation(rtt_ns=10 * MS)
-    c.handshake(after_ns=20 * US)
-    for number in range(60):
-        c.client_sends(60, after_ns=(25 * MS, 21 * US, 100 * US, 22 * US, 20 * US)[number % 5])
-        if number % 10 == 0:
-            c.server_acks(after_ns=40 * MS)
-            c.client_sends(60, after_ns=21 * US)
-        c.server_sends(200, after_ns=12 * MS)
-    result = diagnose(c.seen_at("client"))
+    result = diagnose(acks_on_data_and_alone(alone_every=10).seen_at("client"))
     assert (result.verdict, result.summary.grounds) == ("STALL", {"repetition_at_sender": 6, "data_acks": 36})
 
 
