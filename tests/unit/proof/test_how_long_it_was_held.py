@@ -137,10 +137,14 @@ def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
     assert hold.low > hold.high - 35 > 50
 
 
-def test_the_median_of_all_lies_between_those_of_pure_acks_and_of_acks_on_data(diagnose):
-    """Some held data leaves with the peer's data 12 ms later, and some with its pure ACK, 40 ms later."""
-    result = diagnose(acks_on_data_and_alone(alone_every=3).seen_at("client"))
+@pytest.mark.parametrize(("alone_every", "high"), [(3, 50), (10, 22)])
+def test_the_median_of_all_lies_between_those_of_pure_acks_and_of_acks_on_data(diagnose, alone_every, high):
+    """Some held data leaves with the peer's data 12 ms later, and some with its pure ACK, 40 ms later.
+
+    A few of the latter hardly move the median.
+    """
+    result = diagnose(acks_on_data_and_alone(alone_every).seen_at("client"))
     pure, on_data = result.summary.grounds["repetition_at_sender"], result.summary.grounds["data_acks"]
-    assert on_data > pure > on_data / 3
-    assert result.summary.hold_ms.low == 0 and result.summary.hold_ms.high > 49
+    assert on_data > pure > 0
+    assert (result.summary.hold_ms.low, result.summary.hold_ms.high) == (0, pytest.approx(high, abs=0.1))
     assert "written late" not in result.reason

@@ -596,3 +596,35 @@ def test_data_that_is_stamped_before_the_ack_it_is_behind_proves_nothing(diagnos
     server = c.server.port
     result = diagnose([replace(s, ts_ns=s.ts_ns + 3 * MS) if s.sport == server else s for s in c.seen_at("client")])
     assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"capture_incomplete": 60})
+
+
+def four_messages(c: Conversation, number: int, *, held: bool) -> None:
+    """60 B, 110 B, 10 B and, as an answer or held behind the 110 B, 70 B; at first 110 B are acknowledged at once."""
+    c.client_sends(60)
+    c.server_sends(110, after_ns=100 * US)
+    if number == 0:
+        c.client_acks(after_ns=10 * US)
+        if held:
+            c.server_sends(70, after_ns=RELEASE)
+    c.client_sends(10, after_ns=(20 + number % 3) * MS)
+    if held and number == 0:
+        c.server_acks(after_ns=10 * US)
+    else:
+        c.server_sends(70, after_ns=RELEASE if held else 100 * US)
+
+
+@pytest.mark.parametrize("noise", [0, 150 * US])
+@pytest.mark.parametrize(("held", "verdict"), [(True, "INCONCLUSIVE"), (False, "CLEAN")])
+def test_what_answers_nothing_where_a_connection_begins_may_be_held_later(diagnose, held, verdict, noise):
+    """Away from the sender, on a path that may vary by more than usual, two connections begin."""
+    pair = []
+    for port in (40_001, 40_002):
+        c = Conversation(client=("10.0.0.1", port), rtt_ns=2 * MS)
+        c.handshake(after_ns=4 * noise)
+        for number in range(22):
+            four_messages(c, number, held=held)
+        pair.append(c.seen_at("middle"))
+    late = [replace(s, ts_ns=s.ts_ns + 3 * noise * (s.length == 70)) for s in merge(*pair)]
+    result = diagnose(late)
+    assert result.verdict == verdict
+    assert result.quality.unresolved.get("ack_on_data", 0) == (42 if held else 0)

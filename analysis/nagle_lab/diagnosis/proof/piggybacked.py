@@ -216,14 +216,16 @@ def _leave_open_by_jitter(piggybacked: Candidates, observed: Observed, judged: J
     """If the path varies by more than usual, leave open what comes as soon as that end's quick answers to SYNs and
     data do: if early pure ACKs released data, or nearly all are merged writes.
     """
-    if not _early_acks_release(piggybacked, observed) and not _are_nearly_all_merged(piggybacked, observed):
-        return
     low, high = round_trip_bounds(observed.sender_fastest)
     own = [*observed.program.reactions.ack, *observed.program.reactions.handshake]
     quick = [ns for ns in own if ns < high + PATH_JITTER / 2]
     high = max(high, percentile(quick, 90)) if quick else high
     prompt = piggybacked.released_within(low, high)
-    if 2 * len(prompt) > len(piggybacked):
+    if 2 * len(prompt) > len(piggybacked) and (
+        _early_acks_release(piggybacked, observed)
+        or _are_nearly_all_merged(piggybacked, observed)
+        or _are_as_at_first(prompt, observed, low, high)
+    ):
         judged.leave_open(prompt, Obstacle.ACK_ON_DATA)
 
 
@@ -240,10 +242,23 @@ def _is_more_than_an_answer(prompt: Candidates, c: Candidates, observed: Observe
         (_both_send_unasked(prompt, c, observed) and _never_beside(prompt, c, observed))
         or _are_two_talkers(prompt, observed)
         or _are_nearly_all_merged(prompt, observed)
+        or _are_as_at_first(prompt, observed, low, high)
         or _is_peer_by_a_clock(prompt)
         or _crosses_and_seldom_answers(low, high, observed)
         or (_early_acks_release(prompt, observed) and not _is_later_than_kernel(prompt, observed))
     )
+
+
+def _are_as_at_first(prompt: Candidates, observed: Observed, low: float, high: float) -> bool:
+    """Whether segments of the same lengths followed each early pure ACK as soon, twice or more.
+
+    Then the same data answers nothing: Linux acknowledges at once only where a connection begins (quick ACKs), and
+    that data had been written by then.
+    """
+    early = observed.early.on_connections_of(prompt)
+    released = early.released_within(low, high)
+    alike = _of_the_same_lengths(prompt, released)
+    return len(released) == len(early) >= 2 and len(alike) > NEARLY_ALL * len(prompt)
 
 
 def _is_later_than_kernel(prompt: Candidates, observed: Observed) -> bool:
