@@ -36,7 +36,7 @@ from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.observed import NEAR, Setting
 from nagle_lab.diagnosis.observed.paths import KnownPaths
 from nagle_lab.diagnosis.proof.late_acks import is_before_timer, is_delayed_ack
-from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, PassedOn, Rejected
+from nagle_lab.diagnosis.proof.outcomes import Ground, Judged, Obstacle, PassedOn, Rejected
 from nagle_lab.diagnosis.result import idle_gaps
 from nagle_lab.diagnosis.result.result import Role
 from nagle_lab.diagnosis.servers import Servers
@@ -108,7 +108,7 @@ class Findings:
     asked : about how many of these the kernel was asked while the capture was recorded, by reason
     servers : stalls and undecided candidates by the server of the connection
     grounds : what the stalls are proved by
-    holds : of the stalls of each program, and of each peer that is looked at by itself
+    held_at_least, held_at_most : of the stalls, how long their data was held
     behind_full : stalls whose trigger was a full segment
     unresolved_exchanges : undecided exchanges, of those answered: one of their candidates is undecided, and none is a
         stall
@@ -142,7 +142,7 @@ class Findings:
         self.obstacles: Counter[Obstacle] = Counter()
         self.asked: Counter[Obstacle] = Counter()
         self.relays: Counter[PassedOn] = Counter()
-        self.holds: list[Hold] = []
+        self.held_at_least, self.held_at_most = Durations(1_000), Durations(1_000)
         self.behind_full = self.unresolved_exchanges = 0
         self.round_trips = Durations(1_000)
         self.waited_by: Counter[Role] = Counter(dict.fromkeys(ROLES, 0))
@@ -220,7 +220,9 @@ class Findings:
         _increase(involved, "late_without_stall", pick(involved.of, late))
         self.rejected.update(judged.rejected_by)
         self.servers.add(candidates, involved, judged, asked)
-        self.holds += judged.holds
+        for hold in judged.holds:
+            add_all(self.held_at_least, hold.least)
+            add_all(self.held_at_most, hold.most)
         self.grounds += judged.grounds
         for obstacle, unsure in judged.unresolved:
             self.obstacles[obstacle] += len(unsure)

@@ -210,11 +210,9 @@ def _relays(findings: Findings) -> list[Relay]:
 
 
 def _usual_hold(findings: Findings) -> Range | None:
-    """The hold of the program with the most stalls."""
-    if not findings.holds:
-        return None
-    most = max(findings.holds, key=lambda hold: hold.stalls)
-    return Range(round(most.low / 1e6, 3), round(most.high / 1e6, 3))
+    """The hold in the median stall, ms: of the same stalls as the median wait."""
+    low, high = _median(findings.held_at_least, 1e3), _median(findings.held_at_most, 1e3)
+    return None if low is None or high is None else Range(low, high)
 
 
 # An end that answers sooner than this is at the capture point, or a switch away.

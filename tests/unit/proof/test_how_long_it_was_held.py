@@ -137,14 +137,27 @@ def test_the_shortest_waits_show_when_it_had_been_written(diagnose):
     assert hold.low > hold.high - 35 > 50
 
 
-@pytest.mark.parametrize(("alone_every", "high"), [(3, 50), (10, 22)])
-def test_the_median_of_all_lies_between_those_of_pure_acks_and_of_acks_on_data(diagnose, alone_every, high):
-    """Some held data leaves with the peer's data 12 ms later, and some with its pure ACK, 40 ms later.
-
-    A few of the latter hardly move the median.
-    """
+@pytest.mark.parametrize(("alone_every", "high"), [(1, 50), (3, 22)])
+def test_where_some_acks_come_alone_and_some_with_data_the_hold_is_of_all_stalls(diagnose, alone_every, high):
+    """Some held data leaves with the peer's data 12 ms later, and some with its pure ACK, 40 ms later."""
     result = diagnose(acks_on_data_and_alone(alone_every).seen_at("client"))
-    pure, on_data = result.summary.grounds["repetition_at_sender"], result.summary.grounds["data_acks"]
-    assert on_data > pure > 0
-    assert (result.summary.hold_ms.low, result.summary.hold_ms.high) == (0, pytest.approx(high, abs=0.1))
-    assert "written late" not in result.reason
+    summary = result.summary
+    assert (summary.grounds["data_acks"] > summary.grounds["repetition_at_sender"]) == (high == 22)
+    assert (summary.hold_ms.low, summary.hold_ms.high) == (0, pytest.approx(high, abs=0.1))
+    assert summary.hold_ms.high == pytest.approx(summary.wait_ms.p50, abs=0.1)
+    assert "written late" not in result.reason and "hold" not in dict(findings(result))
+
+
+def test_what_leaves_at_once_behind_a_segment_of_another_size_says_nothing_of_the_hold(diagnose):
+    """Behind the body all leaves at once; behind the header that program takes 30 ms where the ACK comes early."""
+
+    def three_parts(c: Conversation, number: int) -> None:
+        is_early = number == 0
+        two_part_reply(c, ack=10 * US if is_early else LATE, body=30 * MS if is_early else RELEASE)
+        c.server_sends(77, after_ns=RELEASE)
+        c.client_acks(after_ns=10 * US)
+
+    clients = [("10.0.0.1", 40_000 + number) for number in range(4)]
+    talks = [talk(three_parts, first=three_parts, client=client).segments for client in clients]
+    hold = diagnose(merge(*talks)).summary.hold_ms
+    assert (hold.low, hold.high) == pytest.approx((LATE / MS - 30, LATE / MS), abs=0.1)

@@ -17,7 +17,6 @@ from nagle_lab.diagnosis.observed.columns import (
     in_order,
     is_full,
     listed,
-    median,
     percentile,
     pick,
     rows_where,
@@ -112,7 +111,7 @@ def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
     """
     as_if_held = _as_if_held(off, observed)
     if _is_sooner_than_woken(as_if_held, observed):
-        hold = Hold(len(as_if_held), 0, median(as_if_held.trigger_to_ack))
+        hold = Hold.up_to(as_if_held.trigger_to_ack)
         judged.accept(as_if_held, Ground.REPETITION_AT_SENDER, hold)
     else:
         judged.leave_open(as_if_held, Obstacle.NAGLE_OFF_ELSEWHERE)

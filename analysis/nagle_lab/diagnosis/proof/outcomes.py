@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import Column, among, pick, rows_where
+from nagle_lab.diagnosis.observed.columns import Column, among, maximum, pick, rows_where, select
 
 
 class Rejected(StrEnum):
@@ -58,15 +58,33 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True)
 class Hold:
-    """Bounds of how long a program's data was held in its median stall.
+    """Bounds of how long a program's data was held, for each of its stalls; columns (n,), ns.
 
     The hold begins with the write, which may have come after a pause: so it is the wait less that pause. Early ACKs
     show how long the same program pauses; if there are none, the hold is anything up to the wait.
     """
 
-    stalls: int
-    low: float  # ns, the median wait less the longest such pause; 0 if none is known
-    high: float  # the median wait less the shortest
+    least: Column  # the waits less the longest such pause; 0 if none is known
+    most: Column  # the waits less the shortest
+
+    @classmethod
+    def after_pause(cls, waits: Column, shortest: float, longest: float) -> Self:
+        """Of those waits behind a pause between ``shortest`` and ``longest``, ns."""
+        return cls(maximum(waits - round(longest), 0), waits - round(shortest))
+
+    @classmethod
+    def up_to(cls, waits: Column) -> Self:
+        """Anything up to those waits."""
+        return cls(waits * 0, waits)
+
+    def at_least(self, ns: float) -> Self:
+        """The same where data is known to have waited for ``ns``; but no longer than at most."""
+        known = select(self.most < ns, self.most, round(ns))
+        return replace(self, least=maximum(self.least, known))
+
+    def picked(self, rows: Column) -> Self:
+        """Of the stalls in those places."""
+        return replace(self, least=pick(self.least, rows), most=pick(self.most, rows))
 
 
 class Accepted(NamedTuple):
@@ -161,8 +179,9 @@ class Judged:
     def take_back_some(self, one: Accepted, passed: dict[int, PassedOn]) -> None:
         """Count as relayed only the stalls in ``passed``, by row."""
         is_passed_on = among(one.rows, sorted(passed))
-        held = pick(one.rows, rows_where(is_passed_on == 0))
-        rest = Accepted(held, one.ground, replace(one.hold, stalls=len(held)))
+        stay = rows_where(is_passed_on == 0)
+        held = pick(one.rows, stay)
+        rest = Accepted(held, one.ground, one.hold.picked(stay))
         self.accepted = [rest if other is one else other for other in self.accepted]
         self.rejected.append((Rejected.RELAYED, pick(one.rows, rows_where(is_passed_on))))
         self.relays += Counter(passed.values())

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from statistics import correlation, pstdev
 
 from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidates, times_peer_sent_unasked
-from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, lowest, median, percentile, pick, total
+from nagle_lab.diagnosis.observed.columns import distinct, groups, listed, lowest, percentile, pick, total
 from nagle_lab.diagnosis.observed.enough import (
     A_FEW,
     COMPARABLE,
@@ -473,7 +473,7 @@ def _never_beside(prompt: Candidates, c: Candidates, observed: Observed) -> bool
 
 
 def _unknown_hold(prompt: Candidates, observed: Observed) -> Hold:
-    return Hold(len(prompt), 0, median(prompt.trigger_to_release if observed.is_away else prompt.trigger_to_ack))
+    return Hold.up_to(prompt.trigger_to_release if observed.is_away else prompt.trigger_to_ack)
 
 
 def _merged_writes(c: Candidates, observed: Observed) -> Candidates:

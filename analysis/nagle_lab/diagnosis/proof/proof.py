@@ -41,7 +41,7 @@ from nagle_lab.diagnosis.proof.kernel_evidence import is_denied, split_by_kernel
 from nagle_lab.diagnosis.proof.late_acks import late_candidates, set_aside_sooner_than_any_timer
 from nagle_lab.diagnosis.proof.nagle_off import sent_before, set_aside_held_behind_full, set_aside_nagle_off
 from nagle_lab.diagnosis.proof.near_sender import held_near
-from nagle_lab.diagnosis.proof.outcomes import Accepted, Ground, Hold, Judged, Obstacle, Rejected
+from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSES_SPREAD, PAUSES_VARY, middle_half
 from nagle_lab.diagnosis.proof.piggybacked import judge_piggybacked
 from nagle_lab.diagnosis.proof.release_times import ALIKE, BLIND, COARSE, HELD, SOONEST_WOKEN
@@ -85,26 +85,12 @@ def prove(c: Candidates, program: Program, setting: Setting) -> Judged:
     waiting, at_least, rest = split_by_kernel(late, observed, judged)
     if len(waiting):
         hold = _hold(waiting, waiting | rest, observed)
-        judged.accept(waiting, Ground.SEEN_WAITING, replace(hold, low=max(hold.low, min(at_least, hold.high))))
+        judged.accept(waiting, Ground.SEEN_WAITING, hold.at_least(at_least))
     if len(rest):
         _judge_by_timing(rest, waiting, c, without_ack, observed, judged)
     else:
         _judge_without_ack(without_ack, waiting, observed, judged, usual)
-    judged.accepted = _with_one_hold(judged.accepted)
     return judged
-
-
-def _with_one_hold(accepted: list[Accepted]) -> list[Accepted]:
-    """A program's stalls, whatever proves them, with bounds of the hold in the median one of all.
-
-    It lies between the medians of the groups. Groups of less than a quarter of the stalls hardly move it.
-    """
-    stalls = sum(len(one.rows) for one in accepted)
-    holds = [one.hold for one in accepted if 4 * len(one.rows) >= stalls]
-    if len(holds) < 2:
-        return accepted
-    low, high = min(hold.low for hold in holds), max(hold.high for hold in holds)
-    return [one._replace(hold=replace(one.hold, low=low, high=high)) for one in accepted]
 
 
 def _judge_by_timing(
@@ -233,7 +219,7 @@ def _ground(held: Candidates, observed: Observed) -> Ground:
 
 
 def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
-    """Bounds of how long data was held in the median stall; ``late`` are all candidates that ``held`` is chosen from.
+    """Bounds of how long data was held; ``late`` are all candidates that ``held`` is chosen from.
 
     The hold begins with the write. What left with an early ACK had been written by then; what left later than that
     was written when it left. So early ACKs show when the program writes, behind a trigger of the usual size. Pauses
@@ -242,7 +228,8 @@ def _hold(held: Candidates, late: Candidates, observed: Observed) -> Hold:
     the program's pauses vary, and only the upper bound is known.
     """
     hold = _hold_in_packets(held, late, observed)
-    return replace(hold, low=0) if is_denied(hold.low, held, observed.setting.kernel_answers) else hold
+    is_wrong = is_denied(median(hold.least), held, observed.setting.kernel_answers)
+    return Hold.up_to(hold.most) if is_wrong else hold
 
 
 def _behind_the_first(early: Candidates, held: Candidates) -> Candidates:
@@ -268,7 +255,7 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     # On other connections that program may do something else.
     late, early = (some.on_connections_of(held) for some in (late, observed.early))
     if len(held) < SURELY_HELD * len(late):
-        return Hold(len(held), 0, usual)
+        return Hold.up_to(waits)
     early = early.only(early.trigger_to_release <= usual)
     size, _ = Counter(map(int, held.trigger_bytes[:MOST_LOOKED_AT])).most_common(1)[0]
     early = early.only(early.trigger_bytes == size)
@@ -276,12 +263,14 @@ def _hold_in_packets(held: Candidates, late: Candidates, observed: Observed) -> 
     at_once_when_early = [SHORT] * len(observed.program.reactions.release)
     written_by = [*map(int, early.trigger_to_release[:MOST_LOOKED_AT]), *at_once_when_early]
     latest = percentile(written_by, 90) if len(written_by) >= REPEATED else usual
+    if len(early):  # what was only counted may be behind triggers of other sizes
+        latest = max(latest, percentile(early.trigger_to_release, 90))
     shorter = percentile(waits, 10)
     if len(held) >= CONCLUSIVE and shorter <= usual / 2:
         latest = min(latest, shorter)
     pauses = early.only(early.ack_to_release > NEAR + at_once)
     shortest = max(_shortest_pause(pauses, held, len(written_by)), _as_long_as_wait(pauses, usual, len(written_by)))
-    return Hold(len(held), max(usual - max(latest, shortest), 0), usual - shortest)
+    return Hold.after_pause(waits, shortest, max(latest, shortest))
 
 
 def _shortest_pause(pauses: Candidates, held: Candidates, early: int) -> float:
