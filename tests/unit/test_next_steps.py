@@ -237,6 +237,21 @@ def test_one_direction_has_no_idle_gaps_to_explain(tmp_path):
     assert where.startswith("In a shell on 10.0.0.1, ") and line.endswith("-w /tmp/both.pcap 'tcp'")
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_packets_that_only_go_to_one_end_are_not_said_to_come_from_one_of_many(tmp_path, answers):
+    """Several clients and one server: it is the server that they have in common. It may not even answer."""
+    path = tmp_path / "s.pcap"
+    talks = [talk(thinks, client=(f"10.0.1.{host}", 40_000)).segments for host in range(12)]
+    to_server = [one for one in merge(*talks) if one.dport == 80]
+    path.write_bytes(pcap_bytes([one for one in to_server if answers or "S" in one.flags]))
+    result = analyze(path)
+    ((_, step),) = idle_gaps(result)
+    assert step.startswith("only packets to 10.0.0.2:80 are in it") and "capture on 10.0.0.2 itself" in step
+    assert ("perhaps nobody answers" in step) != answers
+    ((where, (line,)),) = commands(result, None)
+    assert where.startswith("In a shell on 10.0.0.2, ") and line.endswith("-w /tmp/both.pcap 'tcp port 80'")
+
+
 def test_a_capture_without_packets_has_no_direction(run, tmp_path):
     path = tmp_path / "empty.pcap"
     path.write_bytes(pcap_bytes([]))

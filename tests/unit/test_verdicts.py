@@ -8,6 +8,7 @@ import pytest
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from nagle_lab.diagnosis.result.verdict import Recording, Undecided, Verdict, VerdictInput, decide
+from nagle_lab.diagnosis.result.which_connections import is_one_way
 from nagle_lab.reports.words.next_steps import idle_gaps
 from support.stories import (
     BODY,
@@ -797,4 +798,4 @@ def test_of_one_syn_no_direction_is_missing(diagnose):
     c = Conversation()
     c.handshake()
     result = diagnose(c.segments[:1])
-    assert result.verdict == "INCONCLUSIVE" and "capture for longer" in result.reason and not result.is_one_way
+    assert result.verdict == "INCONCLUSIVE" and "capture for longer" in result.reason and not is_one_way(result)

@@ -19,7 +19,7 @@ from nagle_lab.diagnosis.result.idle_gaps import Cause
 from nagle_lab.diagnosis.result.json_text import json_text
 from nagle_lab.diagnosis.result.schema import schema_of, schema_text
 from nagle_lab.diagnosis.result.spread import Spread, plural, times_text
-from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Undecided, Verdict
+from nagle_lab.diagnosis.result.verdict import Undecided, Verdict
 from nagle_lab.diagnosis.result.writes import Writes
 from nagle_lab.packet.segment import end_text
 
@@ -376,13 +376,6 @@ class Result(msgspec.Struct, frozen=True):
         """The same result, with that verdict and reason; docs/proof.md has a table of where these are decided."""
         undecided = self.undecided if verdict is Verdict.INCONCLUSIVE else None
         return replace(self, verdict=verdict, reason=reason, undecided=undecided)
-
-    @property
-    def is_one_way(self) -> bool:
-        """Whether there are connections, but only one end's packets of each."""
-        s = self.summary
-        is_enough = self.source.tcp_packets >= ENOUGH_EXCHANGES  # fewer show no direction to be missing
-        return is_enough and not s.exchanges and all(one.is_one_way for one in self.connections)
 
     def __str__(self) -> str:
         """The verdict, the file and the reason, on one line."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from nagle_lab.diagnosis.result.result import Connection, Result
+from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES
 
 LOOKED_AT = 2_000  # connections: a screen must not wait for hundreds of thousands of rows
 
@@ -16,6 +17,13 @@ def busiest(result: Result, among: Iterable[Connection] | None = None) -> Connec
     first = islice(judged if among is None else among, LOOKED_AT)
     most = max(first, key=lambda connection: connection.exchanges, default=None)
     return most if most and most.exchanges else None
+
+
+def is_one_way(result: Result) -> bool:
+    """Whether there are connections, but only one end's packets of each (of the first 2,000)."""
+    is_enough = result.source.tcp_packets >= ENOUGH_EXCHANGES  # fewer show no direction to be missing
+    first = islice(result.connections, LOOKED_AT)
+    return is_enough and not result.summary.exchanges and all(one.is_one_way for one in first)
 
 
 def stalled_upstreams(result: Result) -> list[str]:

@@ -15,6 +15,7 @@ from rich.text import Text
 from nagle_lab.diagnosis.result.remedy import is_behind_full, remedy
 from nagle_lab.diagnosis.result.result import Result, Stall, Summary
 from nagle_lab.diagnosis.result.spread import Spread, plural
+from nagle_lab.diagnosis.result.which_connections import is_one_way
 from nagle_lab.diagnosis.result.writes import Writes, here
 from nagle_lab.errors import printable
 from nagle_lab.evidence.ladder import Ladder
@@ -219,7 +220,7 @@ def _handshakes(result: Result) -> str:
     """How many connections have their handshake in the capture, and how many have none, because nobody listened."""
     refused, captured = result.quality.refused, result.quality.handshakes
     connections = result.summary.connections - refused
-    if result.is_one_way:
+    if is_one_way(result):
         return "one direction of each"
     but = f"{refused:,} refused" if refused else ""
     if not connections:

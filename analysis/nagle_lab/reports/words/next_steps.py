@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from nagle_lab.diagnosis.result.result import (
 )
 from nagle_lab.diagnosis.result.spread import duration_text
 from nagle_lab.diagnosis.result.verdict import Recording, Undecided, Verdict
-from nagle_lab.diagnosis.result.which_connections import LOOKED_AT, busiest, stalled_upstreams
+from nagle_lab.diagnosis.result.which_connections import LOOKED_AT, busiest, is_one_way, stalled_upstreams
 from nagle_lab.evidence.software import COMMON, NodelaySetting
 from nagle_lab.packet.segment import end_text
 from nagle_lab.reports.words.phrases import answers_as
@@ -95,7 +96,7 @@ def idle_gaps(result: Result, *, slow: bool = True) -> list[tuple[str, str]]:
     causes = _by_time(result)
     if [cause for cause, *_ in causes] == [Cause.NAGLE_DELAYED_ACK]:
         return []  # the stalls, which everything else describes
-    if result.is_one_way:  # what the missing direction did meanwhile is not known
+    if is_one_way(result):  # what the missing direction did meanwhile is not known
         return [("next", _both_directions(result))] if slow and result.connections else []
     is_open = data_may_have_waited(result)
     rows = [("" if row else "idle gaps", _gaps(*found, is_open)) for row, found in enumerate(causes)]
@@ -133,17 +134,26 @@ def _step(cause: Cause, result: Result) -> str:
 
 
 def _both_directions(result: Result) -> str:
-    end = _seen_end(result)
+    direction, end = _one_direction(result)
+    first = islice(result.connections, LOOKED_AT)
+    has_data = any(sent.payload_bytes for one in first for sent in one.sent.values())
+    unanswered = "" if has_data else "perhaps nobody answers, or a firewall drops them; otherwise "
     return (
-        f"only packets from {end} are in it: set the mirror port to both directions, "
+        f"only packets {direction} {end} are in it: {unanswered}set the mirror port to both directions, "
         f"or capture on {_host(end)} itself"
     )
 
 
-def _seen_end(result: Result) -> Endpoint:
-    """The captured end of the connection with the most packets."""
-    most = max(result.connections, key=lambda connection: connection.packets)
-    return most.server if most.sent["server"].packets else most.client
+def _one_direction(result: Result) -> tuple[Literal["from", "to"], Endpoint]:
+    """The end that all packets come from, or else the one that they go to, if the first connections share it.
+
+    If they share none, it is the sending end of the connection with the most packets.
+    """
+    first = list(islice(result.connections, LOOKED_AT))
+    most = max(first, key=lambda connection: connection.packets)
+    sender, receiver = (most.server, most.client) if most.sent["server"].packets else (most.client, most.server)
+    shared = [end for end in (sender, receiver) if all(end.ip in (one.client.ip, one.server.ip) for one in first)]
+    return ("to", receiver) if shared == [receiver] else ("from", sender)
 
 
 def _next(result: Result, causes: list[Cause]) -> Iterator[str]:
@@ -212,7 +222,7 @@ def commands(
             return _ask_the_sender(result, result.undecided)
         if result.undecided and result.undecided.record is Recording.AT_BOTH_ENDS:
             return _record_at_both_ends(result, result.undecided)
-        return _record_both(result) if result.is_one_way else _commands_without_stall(result)
+        return _record_both(result) if is_one_way(result) else _commands_without_stall(result)
     if not running:
         return [setting_of(software, known_by, unknown)]
     pairs = list(_held_and_delayed(result))
@@ -354,7 +364,7 @@ def _record_both(result: Result) -> list[tuple[str, list[str]]]:
     """If one direction is missing: record where both directions pass."""
     if not result.connections:
         return []
-    end = _seen_end(result)
+    _, end = _one_direction(result)
     capture = _tcpdump("both", f"'tcp{f' port {end.port}' if end.role == 'server' else ''}'")
     return [(f"In a shell on {_host(end)}, as root, while it is slow, to record both directions", [capture])]
 
