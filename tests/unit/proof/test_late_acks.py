@@ -934,6 +934,9 @@ def _with_acks_under_way(late: int, longer_ms: int, pause: int = 0) -> Story:
         ([16], [16], True),
         ([0] * 18 + [16] * 2, [], True),
         ([0] * 28 + [16] * 2, [], False),  # less than a tenth
+        ([8, 10], [10], True),
+        ([8, 9], [12], False),
+        ([10, 10], [], False),
     ],
 )
 @pytest.mark.parametrize("fastest", [0.9, 5])

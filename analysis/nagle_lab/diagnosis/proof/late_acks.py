@@ -90,16 +90,19 @@ def set_aside_sooner_than_any_timer(held: Candidates, observed: Observed, judged
 def path_may_have_delayed(piggybacked: Candidates, observed: Observed) -> bool:
     """Whether the path to a peer that is away may have made these piggybacked ACKs late, as it did others.
 
-    Two handshakes, or pure ACKs that came sooner than any timer of Linux fires, are as late; and of many a tenth.
+    Two handshakes, or pure ACKs that came sooner than any timer of Linux fires, are as late, and of many a tenth; or
+    the median one, of three or more, is half as late.
     Data acknowledges when its program likes, so the ACKs on data themselves do not show it.
     """
     peer_fastest, peers = observed.peer_fastest, observed.program.peer_reactions
     if peer_fastest < NEAR:
         return False
-    least = percentile(piggybacked.late_by(peer_fastest), 10) - PATH_JITTER / 2 + observed.setting.resolution
+    soonest = percentile(piggybacked.late_by(peer_fastest), 10) + observed.setting.resolution
     sooner = [ack - peer_fastest for ack in peers.ack if ack - peer_fastest < SOONEST_TIMER]
     others = [*peers.handshake_more, *sooner]
-    return sum(ns >= least for ns in others) >= max(2, HARDLY_ANY * len(others))
+    are_half_as_late = len(others) >= REPEATED and 2 * percentile(others, 50) >= soonest
+    as_late = sum(ns >= soonest - PATH_JITTER / 2 for ns in others)
+    return are_half_as_late or as_late >= max(2, HARDLY_ANY * len(others))
 
 
 def _may_all_be_late(held: Candidates, observed: Observed) -> Candidates:
