@@ -13,8 +13,11 @@ def file_names(files: Sequence[Path | str]) -> str:
 
 
 def distinct_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """For each path its shortest ending that no other path has; the whole path if it is given twice."""
+    """For each path its shortest ending that no other path has; the whole path if it is given twice, or is one of a
+    shell's <(COMMAND).
+    """
     names = {path: STDIN_NAME for path in paths if str(path) == STDIN}
+    names |= {path: str(path) for path in paths if path.parent == Path("/dev/fd")}
     parts = {path: path.absolute().parts for path in paths if path not in names}
     length = 1
     while parts:
