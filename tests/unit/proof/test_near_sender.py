@@ -234,6 +234,25 @@ def test_who_asks_for_its_send_queue_every_two_ms_is_no_stack_in_user_space(diag
     assert diagnose(after).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("is_bsd", "varies", "verdict"),
+    [(True, MS, "STALL"), (False, MS, "INCONCLUSIVE"), (True, 0, "INCONCLUSIVE")],
+    ids=["two kernels", "one", "two, and a pause as long as the timer"],
+)
+def test_what_follows_any_ack_of_another_kernel_as_soon_was_held(diagnose, is_bsd, varies, verdict):
+    """Seen near a slow stack whose ACKs are all late; of one kernel the same tick may send both, as at a relay."""
+    c = Conversation(server_is_bsd=is_bsd)
+    c.handshake(after_ns=140 * US)
+    for number in range(40):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=(140 - number % 10) * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * varies)
+        c.server_sends(BODY, after_ns=(250 + number % 7 * 10) * US)
+        c.client_acks(after_ns=10 * US)
+    assert diagnose(c.segments).verdict == verdict
+
+
 @pytest.mark.parametrize(("spread", "verdict"), [(1, "STALL"), (12, "INCONCLUSIVE")])
 def test_between_kernel_and_program_the_spread_tells(diagnose, spread, verdict):
     """A median of 55 µs at the sender: a kernel's times are alike, those of a program that is woken are not."""

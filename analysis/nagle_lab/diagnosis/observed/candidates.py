@@ -26,6 +26,7 @@ from nagle_lab.diagnosis.observed.connection_columns import Involved
 from nagle_lab.diagnosis.observed.enough import CONCLUSIVE, REPEATED
 from nagle_lab.diagnosis.observed.paths import FromHost
 from nagle_lab.diagnosis.observed.programs import Programs
+from nagle_lab.packet.segment import Kernel
 from nagle_lab.tcp.connection import NEVER
 from nagle_lab.tcp.events import MS
 
@@ -60,6 +61,7 @@ class Candidates:
     is_path_known : whether a handshake of the same two hosts shows how long a round trip takes
     full : payload of a full segment of the sender, bytes; 0 if not known
     full_waits : how many full segments of the sender waited for an ACK on that connection
+    two_kernels : whether the SYNs of that connection are those of different kernels
     tsval_delay : how much later than at its fastest the sender sent the data, by timestamps, ms; -1 if not known
     ack_delayed : how much longer than that peer's fastest ACK this one was under way, by its timestamp, ns; -1 if not
         known
@@ -179,6 +181,7 @@ class _Joined(dict[str, Column]):
             "peer_program": lambda: involved.of_side("program", peer),
             "full": lambda: involved.of_side("full_segment", side),
             "full_waits": lambda: involved.of_side("full_waits", side),
+            "two_kernels": lambda: _are_of_two_kernels(involved),
             "tsval_delay": lambda: _tsval_delay(rows, involved, side),
             "ack_delayed": lambda: _ack_delayed(rows, involved, side),
             "ack_sent_after": lambda: _ack_sent_after(rows, involved, side),
@@ -334,6 +337,17 @@ def _behind_at_least(behind: Column, kinds: Column, count: int) -> Column:
     """
     soonest = select(counts(kinds, count) >= REPEATED, least(kinds, behind, count), 0)
     return pick(soonest, kinds)
+
+
+def _are_of_two_kernels(involved: Involved) -> Column:
+    """See ``two_kernels``.
+
+    An answer with none of a known kernel's options shows that only if Linux asked, which offers them all.
+    """
+    client = involved.rows("client")
+    asking, answering = involved.of_side("kernel", client), involved.of_side("kernel", 1 - client)
+    are_captured = (involved.rows("syns") > 0) & (involved.rows("handshake") >= 0)
+    return are_captured & (asking != answering) & ((asking == Kernel.LINUX) | (answering != Kernel.UNKNOWN))
 
 
 def _tsval_delay(rows: Columns, involved: Involved, side: Column) -> Column:

@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import highest, listed, percentile, total
+from nagle_lab.diagnosis.observed.columns import are_all, highest, listed, percentile, total
 from nagle_lab.diagnosis.observed.enough import COMPARABLE, MOST_LOOKED_AT, NEARLY_ALL, REPEATED
 from nagle_lab.diagnosis.observed.observed import Observed, below_near
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
-from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too
+from nagle_lab.diagnosis.proof.pauses import PAUSE, comes_early_too, is_as_soon_behind_any
 from nagle_lab.packet.segment import OPTIONS_CUT
 from nagle_lab.tcp.events import MS, US
 
@@ -59,13 +59,18 @@ def slowest_release(pure: Candidates, observed: Observed) -> float:
 
 
 def _slowest_of_slow_stack(pure: Candidates, near: Candidates, observed: Observed) -> float:
-    """The same for a TCP stack in user space whose data comes early where the ACK comes early; 0 for others."""
+    """The same for a TCP stack in user space whose data waits for the ACK; 0 for others.
+
+    It comes early where the ACK does. Or it comes as soon behind any ACK, and no tick of one kernel sends both.
+    """
     if not observed.program.reactions.handshake:
         return 0
     usual = _usual_answer(observed)
     is_hardly_any_later = len(near) >= NEARLY_ALL * total(pure.ack_to_release < POLLED)
     may_be_slow = usual >= SLOW_STACK and is_hardly_any_later
-    if not may_be_slow or not is_slow_stack(pure, observed) or not comes_early_too(pure, observed):
+    if not may_be_slow or not is_slow_stack(pure, observed):
+        return 0
+    if not comes_early_too(pure, observed) and not (are_all(pure.two_kernels) and is_as_soon_behind_any(near)):
         return 0
     return max(HELD_ALIKE, min(SLOW_STACK_SYN_ANSWERS * usual, usual + SLOW_STACK_SLEEPS))
 
