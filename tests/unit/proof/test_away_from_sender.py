@@ -847,3 +847,14 @@ def test_one_segment_that_crossed_its_ack_makes_no_shorter_path(diagnose):
         c.client_acks(after_ns=10 * US)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("STALL", 29)
+
+
+def test_pauses_of_any_length_end_by_chance_on_either_side_of_a_round_trip(diagnose):
+    """A program that waits for nothing, and pauses for 40.5 to 100 ms, all of these equally often."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        pause = 40_500 * US + number * 37_081 % 59_500 * US
+        two_part_reply(c, ack=LATE + number % 5 * 40 * US, pause=pause)
+
+    result = diagnose(talk(exchange, exchanges=2_000, rtt_ns=1_500 * US, timestamps=False).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)

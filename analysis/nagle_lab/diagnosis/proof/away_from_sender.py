@@ -229,7 +229,7 @@ def _rejected_by_when_they_came(pure: Candidates, expected: _Expected, observed:
 
 def _may_be_chance(prompt: Candidates, pure: Candidates, expected: _Expected, observed: Observed) -> bool:
     """Whether there are too few, or no more than there would be of pauses that end at any time."""
-    latest, width = expected.latest, expected.latest - expected.round_trip
+    latest, width = expected.latest, expected.latest - expected.soonest
     if is_chance(len(prompt), pure.ack_to_release, latest, width, SPANS_AWAY):
         return True
     return len(prompt) < REPEATED and not _is_a_posted_excerpt(pure, observed)
