@@ -223,9 +223,11 @@ def test_what_was_not_written_when_others_waited_was_not_seen_to_wait(diagnose):
     assert (result.verdict, result.summary.grounds["seen_waiting"]) == ("STALL", 12)
 
 
-def test_most_was_held_no_longer_than_the_kernel_says(diagnose):
+@pytest.mark.parametrize("rtt_ms", [0, 10])
+def test_most_was_held_no_longer_than_the_kernel_says(diagnose, rtt_ms):
     """It writes at once behind early ACKs, and in every third exchange; in the others 35 ms late."""
-    segments = talk(lambda c, number: (prompt if number < 6 else prompt_release)(c, number), 36).segments
+    c = talk(lambda c, number: (prompt if number < 6 else prompt_release)(c, number), 36, rtt_ns=rtt_ms * MS)
+    segments = c.seen_at("client")
     before = diagnose(segments, []).summary.hold_ms
     assert before is not None
     assert before.low > 35

@@ -57,7 +57,7 @@ def split_by_kernel(late: Candidates, observed: Observed, judged: Judged) -> Ker
     if 2 * len(waiting) >= len(others):
         waiting = _with_those_alike(waiting, others, typical, said)
     rest = others - waiting
-    return KernelSplit(waiting, _waited_at_least(others, waited, said), rest)
+    return KernelSplit(waiting, _waited_at_least(others, waited, observed), rest)
 
 
 def _with_those_alike(
@@ -76,7 +76,7 @@ def _without_corking_connections(waiting: Candidates, late: Candidates, observed
     TCP_CORK keeps data waiting, too, but the program ends that, not the ACK: after the ACK, or a while before. Of the
     data that left before, the same share is taken to have waited as of the ``late`` candidates.
     """
-    latest = PAUSE + (observed.sender_fastest if observed.is_away else 0)
+    latest = _latest_release(observed)
     before = by_connection(observed.program.sent_without_waiting(GOES_ON))
 
     def is_not_corked(one: Candidates) -> bool:
@@ -85,6 +85,11 @@ def _without_corking_connections(waiting: Candidates, late: Candidates, observed
         return total(one.ack_to_release > latest) + share * before[number] <= A_FEW * len(one)
 
     return waiting.on_connections_where(is_not_corked)
+
+
+def _latest_release(observed: Observed) -> float:
+    """How long after the ACK, ns, a kernel sends what Nagle's algorithm held, at most."""
+    return PAUSE + (observed.sender_fastest if observed.is_away else 0)
 
 
 def _set_aside_unwritten(
@@ -143,9 +148,9 @@ def _may_have_been_written(row: int, long: float, said: AnswersByCandidate) -> b
     return row not in said.unwritten or row in said.waited or said.unwritten[row] + SLOWEST_NS >= long
 
 
-def _waited_at_least(late: Candidates, waited: list[int], said: AnswersByCandidate) -> float:
+def _waited_at_least(late: Candidates, waited: list[int], observed: Observed) -> float:
     """How long data waited in the median one that left soon after the ACK, ns; ``waited`` are the waits seen."""
-    prompt = late.only(late.ack_to_release <= PAUSE)
+    said, prompt = observed.setting.kernel_answers, late.only(late.ack_to_release <= _latest_release(observed))
     if not any(int(row) in said.unwritten for row in prompt.row):
         return percentile(waited, 90)  # what was seen in some holds for all
     asked = [int(row) for row in prompt.row if int(row) in said.waited or int(row) in said.unwritten]
