@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, server_held, talk
-from support.synthetic import MS, US, Conversation, Segment
+from support.stories import BODY, HEADER, LATE, RELEASE, REQUEST, server_held, talk, two_part_reply
+from support.synthetic import MS, US, Conversation, Segment, merge
 
 SLOW = 27_000  # ns a byte: 0.3 Mbit/s
 
@@ -132,3 +132,43 @@ def test_what_echoes_anything_older_than_the_ack_had_left_before(diagnose, is_se
         replies(BODY, ack.ts_ns + 60 * US + number % 3 * US, echo)  # before the ACK arrives
         c.client_acks(after_ns=10 * US)
     assert diagnose(c.seen_at("client")).verdict == verdict
+
+
+@pytest.mark.parametrize("step", [1, 200 * US, MS])
+def test_what_followed_acks_that_the_capture_lacks_is_open_by_a_coarse_clock_too(diagnose, step):
+    """In 14 exchanges the server pauses; then the capture loses all late ACKs, which release what is held."""
+    lost = []
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        ack = c.client_acks(after_ns=LATE + number % 5 * MS)
+        if number > 14:
+            lost.append(ack)
+        c.server_sends(BODY, after_ns=RELEASE if number > 14 else 15 * MS + number % 7 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    captured = [one for one in talk(exchange, exchanges=40).segments if one not in lost]
+    result = diagnose([replace(one, ts_ns=one.ts_ns // step * step) for one in captured])
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"capture_incomplete": 25})
+
+
+def test_what_two_clocks_stamped_before_its_ack_is_open_with_the_rest(diagnose):
+    """The client's segments are stamped 0.1 ms late, so nearly all of its late ACKs come behind what they release.
+
+    Beside that, another server has many exchanges in which nothing waits.
+    """
+
+    def exchange(c: Conversation, number: int) -> None:
+        body = 300 * US if number == 20 else RELEASE
+        two_part_reply(c, header=60 * US, ack=LATE + number % 5 * MS, body=body, last_ack=200 * US)
+
+    def answer(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER)
+
+    late = {"10.0.0.1": 100 * US}
+    held = [replace(one, ts_ns=one.ts_ns + late.get(one.src, 0)) for one in talk(exchange, exchanges=40).segments]
+    quick = talk(answer, exchanges=1000, client=("10.0.0.9", 40000), server=("10.0.0.8", 80)).segments
+    result = diagnose(merge(held, quick))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"capture_incomplete": 39})

@@ -104,6 +104,7 @@ def _judge_by_timing(
     program, usual = observed.program, late.usual_wait
     if observed.setting.swapped_share > MOST_SWAPPED:
         judged.leave_open(late, Obstacle.CAPTURE_INCOMPLETE)
+        _judge_without_ack(without_ack, shown, observed, judged, usual)
         return
     no_waits = program.sent_without_waiting(usual / 2)
     late, no_waits = set_aside_nagle_off(late, no_waits, observed, judged)
@@ -118,18 +119,22 @@ def _judge_by_timing(
     pure, piggybacked = late.only(late.pure), late.only(late.pure == 0)
     if _is_blind(pure, observed):
         _judge_by_timestamps(pure, observed, judged)
-        judge_piggybacked(piggybacked, pure.none, c, observed, judged)
-        return
+        held = shown
+    else:
+        held = _judge_by_distance(pure, observed, judged) | shown
+    _judge_without_ack(without_ack, held, observed, judged, usual)
+    judge_piggybacked(piggybacked, held, c, observed, judged)
+
+
+def _judge_by_distance(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
+    """Judge late candidates with pure ACKs by the time from ACK to release; returns the stalls."""
     held = _set_aside_pauses(_released_by_time(pure, observed, judged), pure, judged)
     held = _set_aside_triggers_not_held(held, judged)
     held = set_aside_window_of_one(held, observed, judged)
     held = set_aside_sooner_than_any_timer(held, observed, judged)
     if len(held):
         judged.accept(held, _ground(held, observed), _hold(held, pure, observed))
-    if len(shown):
-        held = held | shown
-    _judge_without_ack(without_ack, held, observed, judged, usual)
-    judge_piggybacked(piggybacked, held, c, observed, judged)
+    return held
 
 
 def _released_by_time(pure: Candidates, observed: Observed, judged: Judged) -> Candidates:
