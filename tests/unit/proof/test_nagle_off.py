@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nagle_lab.diagnosis.proof import nagle_off
 from nagle_lab.diagnosis.proof.outcomes import Obstacle
 from support.stories import (
     BODY,
@@ -18,7 +19,7 @@ from support.stories import (
     talk,
     two_part_reply,
 )
-from support.synthetic import MS, SECOND, US, Conversation, merge
+from support.synthetic import MS, SECOND, US, Conversation, Segment, merge
 
 
 def test_another_connection_with_tcp_nodelay_acquits_nobody(diagnose):
@@ -148,17 +149,10 @@ def test_what_was_held_before_tcp_nodelay_was_set_counts(diagnose):
     assert (result.verdict, result.summary.stalls, result.summary.grounds) == ("STALL", 2, {"promptness": 2})
 
 
-@pytest.mark.parametrize(
-    ("sessions", "greets", "verdict", "stalls"),
-    [(12, True, "STALL", 12), (12, False, "INCONCLUSIVE", 0), (3, True, "INCONCLUSIVE", 0)],
-)
-def test_what_each_session_held_before_tcp_nodelay_was_set_counts(diagnose, sessions, greets, verdict, stalls):
-    """OpenSSH's server: one segment is held, and later on two leave within 2 ms, in each of many sessions.
-
-    Of a few that may be chance. Without other data before the trigger a window that begins with one may hold it.
-    """
+def ssh_sessions(count: int, *, greets: bool = True) -> list[Segment]:
+    """OpenSSH's server: one segment is held, and later on two leave within 2 ms, in each session."""
     talks = []
-    for number in range(sessions):
+    for number in range(count):
         c = Conversation(client=("10.0.0.1", 40_000 + number), t0_ns=(1_700_000_000 + number) * SECOND)
         c.handshake()
         if greets:
@@ -175,8 +169,31 @@ def test_what_each_session_held_before_tcp_nodelay_was_set_counts(diagnose, sess
         c.client_acks(after_ns=4 * MS)
         c.close()
         talks.append(c.segments)
-    result = diagnose(merge(*talks))
+    return merge(*talks)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "greets", "verdict", "stalls"),
+    [(12, True, "STALL", 12), (12, False, "INCONCLUSIVE", 0), (3, True, "INCONCLUSIVE", 0)],
+)
+def test_what_each_session_held_before_tcp_nodelay_was_set_counts(diagnose, sessions, greets, verdict, stalls):
+    """Of a few it may be chance. Without other data before the trigger, a window that begins with one may hold it."""
+    result = diagnose(ssh_sessions(sessions, greets=greets))
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+def test_of_very_many_sessions_the_first_ones_show_that_it_is_no_chance(diagnose, monkeypatch):
+    """Comparing all of them takes a time that grows with their square."""
+    looked_at, of_so_many = [], nagle_off._chance_of_so_many
+
+    def chance_of_so_many(times: int, chances: list[float]) -> float:
+        looked_at.append(len(chances))
+        return of_so_many(times, chances)
+
+    monkeypatch.setattr(nagle_off, "MOST_LOOKED_AT", 20)
+    monkeypatch.setattr(nagle_off, "_chance_of_so_many", chance_of_so_many)
+    assert diagnose(ssh_sessions(50)).summary.stalls == 50
+    assert max(looked_at) == 20
 
 
 def goes_on(c: Conversation, number: int) -> None:

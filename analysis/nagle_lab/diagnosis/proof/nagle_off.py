@@ -22,7 +22,7 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, REPEATED
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_AT, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, PATH_JITTER, Observed, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.observed.programs import ToPeer, by_connection
@@ -218,6 +218,7 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
     """
     kept: list[Column] = []
     all_before: list[Column] = []
+    are_all_before: list[bool] = []
     chances: list[float] = []
     beside, frames = by_connection(observed.program.sent_without_waiting()), observed.program.no_wait_frames
     seems_held = _seem_held(c, observed)
@@ -236,9 +237,10 @@ def _in_a_row(c: Candidates, observed: Observed, chance: float) -> Candidates:
         ]
         if held:
             chances.append(_chance_of_run(held, held, beside[number]))
-            if total(pick(seems_held, before)) == held:
+            are_all_before.append(total(pick(seems_held, before)) == held)
+            if are_all_before[-1]:
                 all_before.append(before)
-    if _chance_of_so_many(len(all_before), chances) < chance:
+    if _chance_of_so_many(sum(are_all_before[:MOST_LOOKED_AT]), chances[:MOST_LOOKED_AT]) < chance:
         kept += all_before
     return c.picked(distinct(in_order(kept)))
 
@@ -290,7 +292,10 @@ def _chance_of_run(run: int, held: int, not_held: int) -> float:
 
 
 def _chance_of_so_many(times: int, chances: list[float]) -> float:
-    """How likely it is that events with these ``chances``, each by itself, happen so many ``times`` or more."""
+    """How likely it is that events with these ``chances``, each by itself, happen so many ``times`` or more.
+
+    The time that this takes grows with the square of their number.
+    """
     likely = [1.0]  # at each place: that as many of the events so far happened
     for chance in chances:
         without, once_more = [*likely, 0.0], [0.0, *likely]
