@@ -453,3 +453,20 @@ def test_an_ack_that_the_capture_lost_is_no_sign_of_tcp_nodelay(diagnose, lost, 
         segments = [segment for at, segment in enumerate(segments) if not (segment.length and at % 40 == 7)]
     result = diagnose(segments)
     assert (result.verdict, result.summary.stalls) == (verdict, stalls)
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_small_data_behind_a_full_segment_need_not_wait_though_no_syn_shows_its_size(diagnose, first):
+    """In every second exchange the server writes a full segment, and 25 ms later a small one: Linux sends both."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        if number % 2:
+            server_held(c, number)
+            return
+        c.client_sends(REQUEST)
+        full = c.server_sends(c.full_segment, after_ns=200 * US)
+        c.server_sends(300, at_ns=full.ts_ns + 25 * MS)
+        c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(exchange, exchanges=40).segments[first:])
+    assert (result.verdict, result.summary.stalls, result.quality.unresolved) == ("STALL", 20, {})

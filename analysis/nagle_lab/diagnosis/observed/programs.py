@@ -343,7 +343,8 @@ def _is_small(trigger: Column, released: Column, full: Column, pushed: Column) -
     """
     is_known = full > 0
     least = select(is_known, full, select(pushed > 0, LEAST_USUAL, LEAST_MSS))
-    return (released < least) & (trigger % select(is_known, full, trigger + 1) > 0)
+    tail = trigger % select(is_known, full, trigger + 1)
+    return (released < least) & (tail < least) & (tail > 0)
 
 
 def _is_small_behind_full(trigger: Column, released: Column, full: Column, owed: Column) -> Column:
