@@ -549,10 +549,10 @@ def test_who_pauses_as_long_behind_most_early_acks_may_pause_behind_late_ones(
     assert diagnose(c.segments).verdict == verdict
 
 
-def in_step(wakes: int, apart: int) -> list[Segment]:
+def in_step(wakes: int, apart: int, *, pauses: bool = False) -> list[Segment]:
     """On loopback the late ACKs of eight come at once; their end answers ``wakes`` ns later, all ``apart`` ns apart.
 
-    It does so ten times.
+    It does so ten times. The last one ``pauses`` instead, for 1 to 1.5 ms behind the ACK.
     """
     talks = [Conversation(client=("127.0.0.1", 50_000 + at), server=("127.0.0.2", 80)) for at in range(8)]
     for c in talks:
@@ -564,7 +564,8 @@ def in_step(wakes: int, apart: int) -> list[Segment]:
             c.client_sends(REQUEST, at_ns=begin + at * US)
             c.server_sends(HEADER, after_ns=200 * US)
             c.client_acks(at_ns=begin + LATE + (at - 8) * 2 * US)
-            c.server_sends(BODY, at_ns=begin + LATE + wakes + at * apart)
+            paused = 1 * MS + number * 50 * US if pauses and c is talks[-1] else 0
+            c.server_sends(BODY, at_ns=begin + LATE + (paused or wakes + at * apart))
             c.client_acks(after_ns=2 * MS)
     return merge(*(c.segments for c in talks))
 
@@ -574,6 +575,11 @@ def test_connections_in_step_queue_behind_the_first_release(diagnose, wakes, apa
     """A kernel handles one ACK after the other; so does a relay, but first it must wake up, and each takes longer."""
     result = diagnose(in_step(wakes * US, apart * US))
     assert (result.verdict, result.summary.stalls) == (verdict, 80 if verdict == "STALL" else 0)
+
+
+def test_what_pauses_beside_a_queue_does_not_stand_in_it(diagnose):
+    result = diagnose(in_step(20 * US, 6 * US, pauses=True))
+    assert (result.verdict, result.summary.stalls) == ("STALL", 70)
 
 
 @pytest.mark.parametrize(

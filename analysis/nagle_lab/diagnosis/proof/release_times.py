@@ -186,8 +186,8 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
         return None
     longest = QUEUE * limit
     queued = pure.only((pure.since_host_busy < pure.ack_to_release) & (pure.ack_to_release < longest))
-    soon = total(queued.since_host_busy <= limit)
-    if len(queued) < max(COMPARABLE, len(pure) / 2) or soon <= NEARLY_ALL * len(queued):
+    soon = queued.only(queued.since_host_busy <= limit)
+    if len(queued) < max(COMPARABLE, len(pure) / 2) or len(soon) <= NEARLY_ALL * len(queued):
         return None
     answer, apart = percentile(answers, 50), percentile(queued.since_host_busy, 50)
     if apart > answer:
@@ -198,7 +198,7 @@ def queued_releases(pure: Candidates, observed: Observed, limit: float) -> Candi
         return None
     if percentile(queued.ack_to_release, 10) > STARTED * percentile(queued.ack_to_release, 90):
         return None  # all are as late as the last one: they stand behind a pause
-    latest = highest(queued.ack_to_release)  # the first one of each queue waits for the kernel to wake up
+    latest = highest(soon.ack_to_release) + limit  # the first one of each queue waits for the kernel to wake up
     return pure.only(pure.ack_to_release <= latest)
 
 
