@@ -799,3 +799,10 @@ def test_of_one_syn_no_direction_is_missing(diagnose):
     c.handshake()
     result = diagnose(c.segments[:1])
     assert result.verdict == "INCONCLUSIVE" and "capture for longer" in result.reason and not is_one_way(result)
+
+
+@pytest.mark.parametrize("exchange", [prompt, server_held])
+def test_a_slice_beyond_all_stalls_is_empty(diagnose, exchange):
+    result = diagnose(talk(exchange).segments)
+    assert result.stalls[100:] == result.stalls[3:3] == result.connections[1:] == []
+    assert len(result.stalls[:3]) == (3 if exchange is server_held else 0)

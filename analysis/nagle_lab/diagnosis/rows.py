@@ -127,13 +127,13 @@ class StallRows(_Rows[Stall], Stalls):
     def _read(self, begin: int, end: int) -> Iterator[Stall]:
         rows = Columns(self._table.layout, self._table.read(begin, end))
         connection = listed(rows["connection"])
-        held_by, delayed_by = zip(*map(self._ends, connection, listed(rows["side"])), strict=True)
+        ends = list(map(self._ends, connection, listed(rows["side"])))
         return map(
             Stall,
             connection,
             listed(rows["exchange"] + 1),
-            held_by,
-            delayed_by,
+            [held_by for held_by, _ in ends],
+            [delayed_by for _, delayed_by in ends],
             listed(rows["trigger_frame"]),
             [ack or None for ack in listed(rows["ack_frame"])],
             listed(rows["release_frame"]),
