@@ -858,3 +858,20 @@ def test_pauses_of_any_length_end_by_chance_on_either_side_of_a_round_trip(diagn
 
     result = diagnose(talk(exchange, exchanges=2_000, rtt_ns=1_500 * US, timestamps=False).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+@pytest.mark.parametrize(("crossing", "timestamps"), [((10,), True), ((10,), False), ((10, 20, 30), True)])
+def test_what_crossed_its_ack_does_not_show_that_its_sender_is_near(diagnose, crossing, timestamps):
+    """The capture began late. By timestamps such data left before its ACK came; without them one may be chance."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        c.server_sends(HEADER, after_ns=200 * US)
+        ack = c.client_acks(after_ns=LATE + number % 5 * MS)
+        crosses = ack.ts_ns + 5 * US - c.one_way_ns
+        c.server_sends(BODY, after_ns=RELEASE, at_ns=crosses if number in crossing else None)
+        c.client_acks(after_ns=10 * US)
+
+    c = talk(exchange, exchanges=40, rtt_ns=2 * MS, timestamps=timestamps)
+    result = diagnose(c.seen_at("client")[3:])
+    assert (result.verdict, result.summary.stalls) == ("STALL", 39 - len(crossing))

@@ -15,7 +15,7 @@ from nagle_lab.diagnosis.observed.kernel_answers import AnswersByCandidate
 from nagle_lab.diagnosis.observed.paths import SLACK, round_trip_bounds
 from nagle_lab.diagnosis.observed.peers import LEAST_DELAY
 from nagle_lab.diagnosis.observed.programs import Program, Reactions
-from nagle_lab.tcp.events import DELAYED, MS, US
+from nagle_lab.tcp.events import DELAYED, MS, US, Echo
 
 # An end that reacts faster than this is a few switches away at most: hardly a path, and it hardly varies.
 NEAR = 1 * MS
@@ -137,7 +137,7 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
     )
     if not peers.handshake and peer >= NEAR and len(known := c.only(c.is_path_known > 0)):
         peer = min(peer, lowest(known.peer_fastest_ack))
-    sender_fastest = _sender_fastest(reactions, c)
+    sender_fastest = _sender_fastest(reactions, c.only(c.echo != Echo.BEFORE))
     if setting.is_on_loopback and peer:
         sender_fastest = min(sender_fastest, peer)  # both ends are one host: a slow answer to a SYN is no path
     early = c.only((c.late_by(peer) < late_margin(peer)) & (c.pure > 0))
@@ -147,7 +147,8 @@ def observe(program: Program, setting: Setting, c: Candidates) -> Observed:
 def _sender_fastest(own: Reactions, c: Candidates) -> int:
     """The fastest reaction of the program's host, ns; if the host is near, its releases count, too.
 
-    A release that comes in less than a third of the time that anything else took was under way before the ACK.
+    But not the soonest of many, and with a handshake none that comes in less than a third of the time that anything
+    else took: these were under way before the ACK.
     """
     if longer := _after_path_became_longer(own) or _begin_after_handshakes(own, c):
         return longer
@@ -164,8 +165,9 @@ def _sender_fastest(own: Reactions, c: Candidates) -> int:
     if by_itself >= NEAR and own.handshake:
         return by_itself
     if by_itself >= AT_CAPTURE_POINT and own.handshake and len(own.after_handshake) >= COMPARABLE:
-        # All but the first: one may have left before the ACK arrived.
         releases = sorted(release for release in releases if 3 * release >= by_itself)[1:]
+    elif not own.handshake and len(releases) >= CONCLUSIVE:
+        releases = sorted(releases)[1:]
     return min([by_itself, *releases])
 
 
