@@ -875,3 +875,18 @@ def test_what_crossed_its_ack_does_not_show_that_its_sender_is_near(diagnose, cr
     c = talk(exchange, exchanges=40, rtt_ns=2 * MS, timestamps=timestamps)
     result = diagnose(c.seen_at("client")[3:])
     assert (result.verdict, result.summary.stalls) == ("STALL", 39 - len(crossing))
+
+
+@pytest.mark.parametrize(("syn_us", "verdict"), [(8, "STALL"), (50, "STALL"), (200, "INCONCLUSIVE")])
+def test_a_kernel_that_takes_longer_for_a_syn_than_for_what_it_held_is_no_nearer(diagnose, syn_us, verdict):
+    """Without timestamps, as Windows has them off, on a path that does not vary."""
+
+    def held(c: Conversation, number: int) -> None:
+        two_part_reply(c, ack=LATE + number % 5 * MS, body=RELEASE + number % 3 * US)
+
+    c = Conversation(rtt_ns=4 * MS, timestamps=False)
+    c.handshake(after_ns=syn_us * US)
+    for number in range(40):
+        held(c, number)
+    result = diagnose(c.seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == (verdict, 40 if verdict == "STALL" else 0)

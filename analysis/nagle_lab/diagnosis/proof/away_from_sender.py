@@ -68,6 +68,7 @@ AS_A_RELAY = 500 * US  # relays took 150 to 500 µs to pass on what they had wai
 # tenth of those ACKs and the soonest tenth of the data.
 NEARBY, WOKEN, SURELY_WOKEN, APART = 2 * MS, 90 * US, 180 * US, 25 * US
 SOONER_THAN_ACKS = 0.8  # times its soonest ACK in time: a program that reads may delay that by a little
+SYN_TAKES = 50 * US  # the most by which a kernel takes longer for a SYN than for what Nagle held
 SLOW_LINK = 2 * US  # for each byte, at most: 4 Mbit/s
 PIECES = 4  # pairs of sizes, the most usual ones
 VARIES = 3  # times the middle half: hardly anything is farther than half of that from the median
@@ -401,7 +402,8 @@ def _is_slower_than_answers(prompt: Candidates, observed: Observed) -> bool:
 def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
     """Whether most passed sooner than any reaction of that end, so before the ACK could have arrived.
 
-    False if they vary by more than they are sooner, and follow the ACK: then the path varies.
+    False if they follow the ACK, and vary by more than they are sooner, because the path varies; or are hardly
+    sooner, because that kernel takes longer for a SYN.
     """
     fastest: float = observed.sender_fastest
     reactions, releases = observed.program.reactions, prompt.ack_to_release
@@ -412,7 +414,8 @@ def _is_sooner_than_anything(prompt: Candidates, observed: Observed) -> bool:
         elif len(reactions.after_handshake) >= CONCLUSIVE:
             fastest = SOONER_THAN_ACKS * reactions.fastest
     soonest = min(reactions.by_kernel, default=fastest)
-    if soonest - percentile(releases, 50) < middle_half(releases) and follows_ack(prompt):
+    hardly = max(middle_half(releases), min(SYN_TAKES, soonest / 8))
+    if soonest - percentile(releases, 50) < hardly and follows_ack(prompt):
         return False
     sooner = (releases < fastest) & (prompt.echo != Echo.AFTER)
     enough = len(reactions.by_kernel) + len(reactions.data) >= CONCLUSIVE
