@@ -890,3 +890,19 @@ def test_a_kernel_that_takes_longer_for_a_syn_than_for_what_it_held_is_no_nearer
         held(c, number)
     result = diagnose(c.seen_at("client"))
     assert (result.verdict, result.summary.stalls) == (verdict, 40 if verdict == "STALL" else 0)
+
+
+@pytest.mark.parametrize("later", [40 * MS, 3 * MS])
+def test_an_end_s_own_delayed_acks_do_not_show_that_the_path_varies(diagnose, later):
+    """A client with TCP_NODELAY pauses for 60 to 90 ms between two writes, and delays its ACKs by 40 ms, or by 3."""
+
+    def write_write_read(c: Conversation, number: int) -> None:
+        first = c.client_sends(3, after_ns=100 * MS)
+        c.server_acks(after_ns=LATE + number % 9 * MS // 2)
+        c.client_sends(4, at_ns=first.ts_ns + 60 * MS + number * 37 % 61 * MS // 2)
+        c.server_sends(BODY, after_ns=100 * US)
+        c.client_acks(after_ns=later if number == 5 else LATE)
+
+    c = talk(write_write_read, exchanges=60, first=write_write_read, rtt_ns=10 * MS, timestamps=False)
+    result = diagnose(c.seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)

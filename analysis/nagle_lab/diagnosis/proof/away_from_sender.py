@@ -39,6 +39,7 @@ from nagle_lab.diagnosis.observed.enough import (
 )
 from nagle_lab.diagnosis.observed.observed import ANSWERS, NEAR, PATH_JITTER, Observed, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
+from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
@@ -190,8 +191,8 @@ def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: 
 
 def _when_expected(pure: Candidates, observed: Observed) -> _Expected:
     """When what an ACK releases passes the capture point."""
-    answers = sorted(observed.program.reactions.after_handshake)
     base = _round_trip(pure, observed)
+    answers = observed.program.reactions.answers(base + LINUX_TIMER)
     if _both_begin_by_themselves(pure, observed):  # only what came soon shows how the path varies
         answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)

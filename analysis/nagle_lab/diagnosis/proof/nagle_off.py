@@ -26,6 +26,7 @@ from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_A
 from nagle_lab.diagnosis.observed.observed import NEAR, PATH_JITTER, Observed, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.observed.programs import ToPeer, by_connection
+from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, sent_later, stand_out
 from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN, slowest_release
@@ -155,7 +156,8 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
 
     There are several such ranges: a path may vary as usual, hardly vary, or vary as that end's answers do.
     """
-    fastest, answers = observed.sender_fastest, observed.program.reactions.after_handshake
+    fastest = observed.sender_fastest
+    answers = observed.program.reactions.answers(fastest + LINUX_TIMER)
     soonest, latest = round_trip_bounds(fastest)
     step = observed.setting.resolution  # times are no more exact than that
     if not observed.is_away:
