@@ -906,3 +906,19 @@ def test_an_end_s_own_delayed_acks_do_not_show_that_the_path_varies(diagnose, la
     c = talk(write_write_read, exchanges=60, first=write_write_read, rtt_ns=10 * MS, timestamps=False)
     result = diagnose(c.seen_at("server"))
     assert (result.verdict, result.summary.stalls) == ("CLEAN", 0)
+
+
+@pytest.mark.parametrize(("held", "verdict"), [(5, "INCONCLUSIVE"), (0, "CLEAN")])
+def test_a_clock_that_most_data_keeps_to_is_not_that_of_the_rest(diagnose, held, verdict):
+    """A server that pauses for 84 ms between two writes, but in every fifth reply, which comes a round trip later."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=2 * MS)
+        c.client_acks(after_ns=LATE + number % 9 * MS // 8)
+        paused = header.ts_ns + 84 * MS + number % 7 * 9 * US
+        c.server_sends(BODY, after_ns=RELEASE, at_ns=None if held and number % held == 0 else paused)
+
+    result = diagnose(talk(exchange, exchanges=60, rtt_ns=30 * MS).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == (verdict, 0)
+    assert result.quality.unresolved == ({"own_pace": 11} if held else {})

@@ -19,6 +19,7 @@ from nagle_lab.diagnosis.observed.candidates import NOT_RELEASED_AFTER, Candidat
 from nagle_lab.diagnosis.observed.columns import (
     Column,
     among,
+    groups,
     highest,
     in_order,
     lowest,
@@ -43,6 +44,7 @@ from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
 from nagle_lab.diagnosis.proof.outcomes import Judged, Obstacle, Rejected
 from nagle_lab.diagnosis.proof.pauses import (
+    PAUSES_SPREAD,
     SPAN,
     SPANS_AWAY,
     are_chance,
@@ -57,6 +59,7 @@ from nagle_lab.diagnosis.proof.pauses import (
     sent_at_once,
     sent_at_once_but_delayed,
     sent_later,
+    stand_out,
     timestamps_tell,
 )
 from nagle_lab.tcp.events import DELAYED, MS, US, Echo
@@ -110,12 +113,34 @@ def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
 
 
 def _judge_paced(paced: Candidates, observed: Observed, judged: Judged) -> None:
-    """Reject what comes by the program's own clock; leave it open if data comes at once where the ACK came early."""
+    """Reject what comes by the program's own clock; leave it open if data comes at once where the ACK came early.
+
+    What comes at another time, a round trip behind the ACK, is left open, too, if it is more than chance explains.
+    """
+    if not len(paced):
+        return
     early = observed.early.on_connections_of(paced)
-    if len(paced) and comes_early_too(paced, replace(observed, early=early)):
+    if comes_early_too(paced, replace(observed, early=early)):
         judged.leave_open(paced, Obstacle.OWN_PACE)
-    else:
-        judged.reject(paced, Rejected.LATER_RELEASE)
+        return
+    soonest, latest = round_trip_bounds(observed.sender_fastest)
+    apart = _apart_from_clock(paced)
+    unsure = apart.released_within(soonest, latest)
+    if len(unsure) < REPEATED or not stand_out(len(unsure), apart.ack_to_release, soonest, latest):
+        unsure = paced.none
+    judged.leave_open(unsure, Obstacle.OWN_PACE)
+    judged.reject(paced - unsure, Rejected.LATER_RELEASE)
+
+
+def _apart_from_clock(paced: Candidates) -> Candidates:
+    """Those that come clearly sooner or later behind the trigger than usual, on their connection if that has many."""
+    usual = percentile(paced.trigger_to_release, 50)
+    apart: list[Column] = []
+    for group in groups(paced.connection):
+        since = pick(paced.trigger_to_release, group)
+        its = percentile(since, 50) if len(since) >= CONCLUSIVE else usual
+        apart.append(pick(group, rows_where((since < its - PAUSES_SPREAD) | (since > its + PAUSES_SPREAD))))
+    return paced.picked(in_order(apart))
 
 
 def _keeps_own_clock(c: Candidates, resolution: int) -> bool:
