@@ -1,11 +1,17 @@
 """Captured away from the sender: what was released a round trip behind the ACK, and what came then by itself."""
 
+import random
+from collections import Counter, defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from nagle_lab.diagnosis.observed.candidates import Candidates
-from nagle_lab.diagnosis.observed.columns import as_column
+from nagle_lab.diagnosis.observed.columns import Numbers, as_column
+from nagle_lab.diagnosis.observed.programs import Reactions
+from nagle_lab.diagnosis.proof.away_from_sender import held_away
+from nagle_lab.diagnosis.proof.outcomes import Judged
 from nagle_lab.diagnosis.proof.pauses import follows_ack
 from support.stories import (
     BODY,
@@ -922,3 +928,34 @@ def test_a_clock_that_most_data_keeps_to_is_not_that_of_the_rest(diagnose, held,
     result = diagnose(talk(exchange, exchanges=60, rtt_ns=30 * MS).seen_at("client"))
     assert (result.verdict, result.summary.stalls) == (verdict, 0)
     assert result.quality.unresolved == ({"own_pace": 11} if held else {})
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_the_soonest_of_some_pauses_is_no_round_trip(diagnose, seed):
+    """Captured at a server with TCP_NODELAY that thinks for 15 ms and more, and pauses for two times beyond a timer.
+
+    So nothing but its handshake comes soon, which might be a SYN proxy's.
+    """
+    varies = random.Random(seed)
+    c = Conversation(rtt_ns=100 * US, timestamps=False)
+    c.handshake()
+    for number in range(60):
+        c.one_way_ns = 50 * US + varies.randrange(150) * US
+        c.client_sends(REQUEST, after_ns=100 * MS)
+        header = c.server_sends(HEADER, after_ns=15 * MS + varies.randrange(8 * MS))
+        c.client_acks(after_ns=LATE + varies.randrange(1100) * US if number else 10 * US)
+        c.server_sends(BODY, at_ns=header.ts_ns + varies.choice((54 * MS, 58 * MS)) + varies.randrange(MS))
+        c.client_acks(after_ns=10 * US)
+    result = diagnose(c.seen_at("server"))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)
+
+
+def test_of_no_candidates_none_is_held():
+    """All late ACKs may be on data, and nothing else that end sent may show how far away it is."""
+    reactions = Reactions(ack=[10 * MS], data=[10 * MS])
+    program = SimpleNamespace(reactions=reactions)
+    observed = SimpleNamespace(
+        sender_fastest=MS, program=program, setting=SimpleNamespace(resolution=0), early=[], sent_before=Counter()
+    )
+    none = Candidates(defaultdict(Numbers), Numbers())
+    assert len(held_away(none, observed, Judged())) == 0

@@ -90,10 +90,16 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
     paced = _on_paced_connections(pure, observed.setting.resolution)
     _judge_paced(paced, observed, judged)
     prompt = _prompt_ones(pure - paced, observed, judged)
+    if not len(prompt):
+        return prompt
     is_slow_link = are_delayed_by_the_path(prompt, observed.sender_fastest)
     comparable = _comparable(pure, observed.sender_fastest)
     often = 2 if len(prompt) >= CONCLUSIVE else 1
-    if len(prompt) and (
+    is_unknown = _do_only_releases_show_round_trip(observed) and not _is_a_posted_excerpt(pure, observed)
+    if is_unknown and not follows_ack(comparable):
+        judged.leave_open(prompt, Obstacle.ROUND_TRIP_UNKNOWN)
+        return prompt.none
+    if (
         follows_ack(comparable - sent_later(comparable, pure, observed)) is False
         or pauses_anyway(prompt, observed.early, observed.sender_fastest, often)
         or _is_one_in_flight(prompt, observed)
@@ -103,6 +109,16 @@ def held_away(pure: Candidates, observed: Observed, judged: Judged) -> Candidate
         judged.leave_open(prompt, Obstacle.OWN_PACE)
         return prompt.none
     return prompt if is_slow_link else _set_aside_slow(prompt, observed, judged)
+
+
+def _do_only_releases_show_round_trip(observed: Observed) -> bool:
+    """Whether nothing that end reacted with took as long as the round trip: then the soonest release shows it alone.
+
+    It may be the soonest end of a pause. Handshakes that took less may be a SYN proxy's.
+    """
+    shortest, longest = round_trip_bounds(observed.sender_fastest)
+    own = observed.program.reactions
+    return not any(shortest <= ns <= longest for ns in [*own.handshake, *own.after_handshake])
 
 
 def _on_paced_connections(pure: Candidates, resolution: int) -> Candidates:
