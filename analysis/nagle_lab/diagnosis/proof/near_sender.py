@@ -47,7 +47,7 @@ SOONEST_RELEASE = 3 * US  # of a kernel, at its end of a path
 SAME_PAUSE = MS // 2  # the most by which a program's pauses differ if they are all as long
 AS_LONG = 1.01  # times a usual pause (medians): what ended with a late ACK by chance is no longer
 
-# A connection is judged by itself if it has ENOUGH releases, and their median is CLEARLY times the limit.
+# A connection is judged by itself if it has ENOUGH releases; it is slow if their median is CLEARLY times the limit.
 ENOUGH, CLEARLY = 6, 1.3
 # If most releases take as long as a program does, this share of data sent before its ACK could arrive shows that the
 # program does not wait.
@@ -359,7 +359,7 @@ def _on_prompt_connections(near: Candidates, observed: Observed, limit: float) -
         return near.none
     some = near.on_connections_where(
         lambda one: (
-            COMPARABLE < len(one) < len(near)
+            ENOUGH <= len(one) < len(near)
             and percentile(one.ack_to_release, 50) <= limit / 2
             and percentile(one.ack_to_release, 80) <= limit
         )

@@ -76,17 +76,19 @@ def leave_open_asked_elsewhere(candidates: Columns, involved: Involved, judged: 
     segments = involved.table.layout.columns["data_segments", 0]
     stalling = {number for one in judged.accepted for number in _connections(one.rows[:MOST_LOOKED_AT], candidates)}
     for one in tuple(judged.accepted):
+        if one.ground is not Ground.REPETITION_ON_PATH:
+            continue
         rows = one.rows[:MOST_LOOKED_AT]
-        own = _connections(rows, candidates)
         arrivals = [int(number) for number in pick(candidates["arrival"], rows)]
         behind = [number for number in arrivals if number >= 0 and number not in stalling]
         passed = sum(max(involved.table.row(number)[segments : segments + 2]) for number in set(behind))
-        is_asked = len(behind) > NEARLY_ALL * len(rows) and passed <= MOST_EACH * len(one.rows)
-        if one.ground is Ground.REPETITION_ON_PATH and is_asked:
-            judged.take_back_as_open(one, Obstacle.OWN_PACE)
-            for other in tuple(judged.accepted):  # proved only by being like these stalls
-                if other.ground is Ground.TIMESTAMPS and own.issuperset(_connections(other.rows, candidates)):
-                    judged.take_back_as_open(other, Obstacle.OWN_PACE)
+        if len(behind) <= NEARLY_ALL * len(rows) or passed > MOST_EACH * len(one.rows):
+            continue
+        judged.take_back_as_open(one, Obstacle.OWN_PACE)
+        own = _connections(rows, candidates)
+        for other in tuple(judged.accepted):  # proved only by being like these stalls
+            if other.ground is Ground.TIMESTAMPS and own.issuperset(_connections(other.rows, candidates)):
+                judged.take_back_as_open(other, Obstacle.OWN_PACE)
 
 
 def _connections(rows: Column, candidates: Columns) -> set[int]:
