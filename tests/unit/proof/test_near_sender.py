@@ -827,3 +827,16 @@ def test_where_each_connection_is_slow_nothing_is_left_to_judge(diagnose):
         exchange(talks[number % 2], number)
     result = diagnose(merge(*(c.seen_at("server") for c in talks)))
     assert result.verdict == "INCONCLUSIVE" and result.quality.unresolved["like_a_program"] == 24
+
+
+@pytest.mark.parametrize(("wait_ms", "unresolved"), [(40, 8), (44, 0)])
+def test_a_pause_does_not_end_sooner_than_any_other(diagnose, wait_ms, unresolved):
+    """A server that pauses for 44 ms between two writes, behind early ACKs, too; but some data follows its ACK."""
+
+    def exchange(c: Conversation, number: int) -> None:
+        is_early, is_prompt = number % 4 == 0, number % 4 == 1
+        wait = 10 * US if is_early else wait_ms * MS if is_prompt else LATE
+        two_part_reply(c, ack=wait, pause=wait + 40 * US if is_prompt else 44 * MS + number % 7 * 9 * US)
+
+    result = diagnose(talk(exchange, exchanges=32, first=exchange).segments)
+    assert result.quality.unresolved == ({"like_a_program": unresolved} if unresolved else {})

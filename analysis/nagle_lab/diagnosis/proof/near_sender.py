@@ -234,8 +234,11 @@ def _pauses_anyway_there(prompt: Candidates, observed: Observed) -> bool:
 def _may_end_by_chance(prompt: Candidates, pure: Candidates, observed: Observed) -> bool:
     """Whether pauses that vary like those behind early ACKs may end this often right behind the late one.
 
-    If they are all as long, they may do so each time.
+    If they are all as long, they may do so each time; but not if these come sooner than any pause.
     """
+    soonest = lowest(observed.early.on_connections_of(prompt).trigger_to_release)
+    if AS_LONG * percentile(prompt.trigger_to_release, 50) < soonest:
+        return False
     varies = 2 * middle_half(observed.early.trigger_to_release)
     by_chance = len(pure) * min(highest(prompt.ack_to_release) / max(varies, 1), 1)
     return not is_more_than_chance(len(prompt), by_chance)
