@@ -95,6 +95,18 @@ def test_every_slide_has_room_for_what_is_on_it(browser, tmp_path, size):
     assert beyond == []
 
 
+def test_words_beside_a_stall_on_a_slide_stay_between_its_lines(browser, tmp_path):
+    path = tmp_path / "slides.html"
+    path.write_text(slides_page(workshop(), _stored), encoding="utf-8")
+    browser.open(path, *WIDE)
+    too_long = browser.js(
+        "slides.flatMap((slide, i) => { turn(i); return [...slide.querySelectorAll('text[data-most]')]"
+        ".filter((e) => e.getComputedTextLength() > Number(e.dataset.most) + 1)"
+        ".map((e) => `${i + 1}: ${e.textContent}`); })"
+    )
+    assert too_long == []
+
+
 def test_words_in_drawings_are_large_enough(browser, report):
     smallest = (
         f"Math.min(...{TEXTS}.map((t) => {{ const m = t.getScreenCTM();"

@@ -15,6 +15,13 @@ function fromAddress() {
   turn((parseInt(location.hash.slice(1), 10) || 1) - 1);
 }
 
+// What is too long for its place is squeezed to it, while all slides are shown: what is not shown has no length.
+document.querySelectorAll("text[data-most]").forEach((text) => {
+  text.removeAttribute("textLength");
+  if (text.getComputedTextLength() <= Number(text.dataset.most)) return;
+  text.setAttribute("textLength", text.dataset.most);
+  text.setAttribute("lengthAdjust", "spacingAndGlyphs");
+});
 document.body.classList.add("paged");
 addEventListener("hashchange", fromAddress);
 addEventListener("keydown", (event) => {
