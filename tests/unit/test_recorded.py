@@ -22,6 +22,7 @@ from nagle_lab.evidence.examples import written_ladder
 from nagle_lab.evidence.ladder import Ladder, LadderRow
 from nagle_lab.experiments.writes.recorded import with_recorded
 from nagle_lab.experiments.writes.running_program import not_clean_if_traced
+from nagle_lab.reports.html.ladder_drawing import ladder_drawing
 from nagle_lab.reports.words.ladder_text import ladder_text
 from nagle_lab.reports.words.writes_text import place_of
 from support.command import Ended, in_process
@@ -119,6 +120,23 @@ def test_a_narrow_ladder_names_the_programs_line(recorded):
     inside = msgspec.structs.replace(write, library=Place("net/lib.py", 700, "send"))
     assert place_of(inside, 200).endswith("server.py:17 reply (net/lib.py:700 send)")
     assert place_of(inside, 30).endswith("server.py:17 reply")
+
+
+def test_a_ladder_names_the_librarys_lines_if_one_line_of_the_program_called_for_both_writes(recorded):
+    """As of a client library that is installed, and of a shared library of the project: it would be there twice."""
+    result = joined(recorded.capture, recorded.strace)
+    drawn = written_ladder([recorded.capture], result, result.writes)
+    program = Place("tests/test_client_of_the_library.py", 26, "many")
+
+    def of_library(write: Any, line: int) -> Any:
+        return msgspec.structs.replace(write, program=program, library=Place("kvline/__init__.py", line, "set"))
+
+    pair = drawn.writes
+    both = msgspec.structs.replace(pair, trigger=of_library(pair.trigger, 13), held=of_library(pair.held, 15))
+    calls = [line for line in ladder_text(replace(drawn, writes=both)).plain.splitlines() if "■" in line]
+    assert ["kvline/__init__.py:13 set ■" in calls[0], "kvline/__init__.py:15 set ■" in calls[1]] == [True, True]
+    drawing = ladder_drawing(replace(drawn, writes=both))
+    assert re.findall(r'class="noted"[^>]*>kvline/([^<]*)', drawing) == ["__init__.py:13 set", "__init__.py:15 set"]
 
 
 def test_without_lines_pairs_are_told_apart_by_their_triggers(tmp_path):

@@ -81,6 +81,11 @@ class Ladder:
         return [Written(_ns(write.at) - self.began, write, part) for write, part in calls]
 
     @property
+    def same_line(self) -> bool:
+        """Whether one line of the program made both writes of the stall, such as one that calls a library."""
+        return bool(self.writes and self.writes.trigger.program == self.writes.held.program)
+
+    @property
     def hold(self) -> tuple[str, ...]:
         """The line about held bytes: when they were written, and how long they were held since."""
         if not self.writes:

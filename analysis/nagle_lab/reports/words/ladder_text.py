@@ -67,7 +67,8 @@ def _lines(ladder: Ladder, at: _Left, inside: int) -> Iterator[Text]:
         later = row.ns - before.ns
         while calls and calls[0].ns <= row.ns:
             from_client = ladder.stall is not None and ladder.stall.held_by.role == "client"
-            yield _call(calls.pop(0), at, inside, from_client=from_client)
+            place = place_of(calls[0].write, inside - 3, same_line=ladder.same_line)
+            yield _call(calls.pop(0), place, at, inside, from_client=from_client)
         if ladder.stall and row.part == ladder.wait_ends:
             wait, holds, delays = ladder.waits
             said = (f"{wait}: {holds},", *ladder.hold, delays)
@@ -78,9 +79,9 @@ def _lines(ladder: Ladder, at: _Left, inside: int) -> Iterator[Text]:
         before = row
 
 
-def _call(call: Written, at: _Left, columns: int, *, from_client: bool) -> Text:
-    """A call that wrote, followed by its name and how much it wrote."""
-    style, place = STYLES["trigger" if call.part == "both" else _PARTS[call.part]], place_of(call.write, columns - 3)
+def _call(call: Written, place: str, at: _Left, columns: int, *, from_client: bool) -> Text:
+    """A call that wrote, at that place, followed by its name and how much it wrote."""
+    style = STYLES["trigger" if call.part == "both" else _PARTS[call.part]]
     inside = f"■ {place}".ljust(columns + 1) + "│" if from_client else "│" + f"{place} ■".rjust(columns + 1)
     text = Text(at.text("", _ms(call.ns)), style="dim")
     return text.append(inside, style=style).append("  ").append(call_of(call.write), style=style)

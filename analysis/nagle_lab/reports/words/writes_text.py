@@ -56,10 +56,13 @@ def shown_place(place: Place) -> str:
     return place_text(place, here())
 
 
-def place_of(write: Write, most: int) -> str:
-    """Where a write was made, in at most ``most`` columns of a terminal."""
+def place_of(write: Write, most: int, *, same_line: bool = False) -> str:
+    """Where a write was made, in at most ``most`` columns of a terminal: if there is no room for both lines, the
+    program's; the library's if ``same_line``, because both writes are at one line of the program.
+    """
     text = printable(shown(write))
-    if len(text) > most and (place := write.program or write.library):
+    outer, inner = write.program, write.library
+    if len(text) > most and (place := inner or outer if same_line else outer or inner):
         text = printable(shown_place(place))
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
