@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +76,20 @@ def test_results_are_not_written_among_the_captures(captures, monkeypatch):
             f"nagle-lab: {out}: contains captures that are to be read: name another folder for the results\n"
         )
     assert sorted(captures.rglob("*")) == before
+
+
+def test_resume_says_that_results_of_files_which_are_no_longer_sources_go(captures, tmp_path):
+    """A ring of files, of which the oldest was deleted; and another week's folder, which would leave nothing."""
+    out, ring = tmp_path / "out", shutil.copytree(captures, tmp_path / "ring")
+    fleet(ring, "--out", out, *HERE)
+    assert fleet(ring, "--out", out, "--resume", *HERE).err == ""
+    (oldest := next((ring / "web-0").glob("eth0_00001*"))).unlink()
+    said = fleet(ring, "--out", out, "--resume", *HERE)
+    assert f"results of 1 file not among the sources now, such as {oldest}: they are removed" in said.err
+    stored = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    said = fleet(captures, "--out", out, "--resume", *HERE, code=2)
+    assert "all its results are of 6 files not among" in said.err and "name another folder" in said.err
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == stored
 
 
 def test_the_exit_code_is_that_of_the_worst_series(captures, out):

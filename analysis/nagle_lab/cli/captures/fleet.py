@@ -10,6 +10,7 @@ from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from nagle_lab.capture.stored import is_remote
 from nagle_lab.cli.shared.exports import require_outputs, write_export
 from nagle_lab.cli.shared.progress import ProgressBar
+from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.verdict import Verdict, exit_code
 from nagle_lab.errors import Exit, NagleLabError, disk_full, tell, worst
 from nagle_lab.fleet.ask import Store, questions, sql_of
@@ -63,6 +64,7 @@ def command(
         raise NagleLabError(f"{out}: already has results: add --resume to go on with them, or name another folder")
     if not has_begun(folder):
         _require_apart(series, folder)
+    _say_what_goes(folder, series)
     with _telling_to_resume(sources, folder), _Progress() as progress:
         at_work, stretch = workers_of(on, workers), stretch_mb * 10**6
         judged = run(series, folder, at_work, progress, size=stretch, sources=sources)
@@ -87,6 +89,22 @@ def _require_apart(series: Sequence[Series], out: Folder) -> None:
     within = f"{url_of(out.path, out.url, out.fs)}/"
     if any(file.path.startswith(within) for each in series for file in each.files):
         raise NagleLabError(f"{out.url}: contains captures that are to be read: name another folder for the results")
+
+
+def _say_what_goes(folder: Folder, series: Sequence[Series]) -> None:
+    """Say which results go because their files are not among the sources; NagleLabError if all would."""
+    try:
+        read = {path for (path,) in Store(folder).ask("SELECT file FROM files").rows}
+    except NagleLabError:  # nothing is there yet
+        return
+    gone = sorted(read - {file.path for each in series for file in each.files})
+    if not gone:
+        return
+    which = f"{len(gone):,} {plural('file', len(gone))} not among the sources now, such as {gone[0]}"
+    if len(gone) == len(read):
+        todo = "--resume would remove them: name another folder"
+        raise NagleLabError(f"{folder.url}: all its results are of {which}: {todo}")
+    tell(f"{folder.url}: results of {which}: they are removed, for results are of the sources of the latest run")
 
 
 def _code(judged: JudgedSeries, expected: Verdict | None) -> Exit:
