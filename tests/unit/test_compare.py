@@ -52,7 +52,7 @@ def compared_json(run, *paths) -> dict:
         ("delayed_acks", 0, 12345, "12,345 (was 0)", ""),
         ("delayed_acks", 0, 12, "12 (was 0)", ""),
         ("stalled_share", 1.0, 0.0, "no stalls (was 100% of repeats)", ""),
-        ("stalled_share", 0.25, 0.75, "50 percentage points more", ""),
+        ("stalled_share", 0.25, 0.75, "50 percentage points more stalls", ""),
         ("stalled_share", 0.0, 0.0, "the same", ""),
         ("wait_p50_ms", 43.0, None, "none (was 43.0)", ""),
         ("wait_p50_ms", None, 43.0, "", ""),

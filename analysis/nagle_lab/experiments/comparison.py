@@ -154,7 +154,7 @@ def _points(first: float, value: float) -> str:
     if first and not value:
         return f"no stalls (was {100 * first:.3g}% of repeats)"
     points = round(100 * (value - first), 1)
-    return f"{abs(points):g} percentage points {'less' if points < 0 else 'more'}" if points else _SAME
+    return f"{abs(points):g} percentage points {'fewer' if points < 0 else 'more'} stalls" if points else _SAME
 
 
 def _change(quantity: Quantity, first: float, value: float) -> tuple[str, str]:
