@@ -1,5 +1,6 @@
 """Questions to a store: what they answer is what was put into it."""
 
+import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -17,7 +18,7 @@ from nagle_lab.fleet.schedule import run
 from nagle_lab.fleet.schema import TABLES, columns_of
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.workers import workers_of
-from support.repository import CAPTURES
+from support.repository import CAPTURES, REPOSITORY
 from support.stalls import stalled
 from support.synthetic import SECOND, Conversation, pcap_bytes
 
@@ -161,6 +162,24 @@ def test_any_other_question_is_sql_and_what_is_neither_is_told(store):
         sql_of("worst")
     with pytest.raises(NagleLabError, match=r"nowhere.*see nagle-lab fleet ask schema"):
         store.ask("SELECT 1 FROM nowhere")
+
+
+def test_the_question_of_two_weeks_on_the_page_has_an_answer(tmp_path, monkeypatch):
+    """Of last week there is one host, clean; it stalls this week, as another does that was not there."""
+
+    def stall(t0: int) -> Conversation:
+        return stalled(20, t0_ns=t0)
+
+    monkeypatch.chdir(tmp_path)
+    for week, hosts in ("last-week", {"web-1": clean}), ("this-week", dict.fromkeys(("web-1", "web-2"), stall)):
+        for host, talk in hosts.items():
+            write(tmp_path / "in" / week, f"{host}/eth0.pcap", talk(T0))
+        out, _ = results_of(tmp_path / "in" / week)
+        Path(out.path).rename(week)
+    page = (REPOSITORY / "docs" / "fleet.md").read_text()
+    (question,) = re.findall(r'fleet ask "([^"]*last-week[^"]*)" --out this-week', page)
+    rows = Store(Folder("this-week")).ask(question).rows
+    assert rows == [("web-1", "eth0", "CLEAN", "STALL", 20), ("web-2", "eth0", None, "STALL", None)]
 
 
 def test_without_a_store_there_is_nothing_to_ask(tmp_path):
