@@ -1,5 +1,6 @@
 """The way through: a capture, its records, segments and connections → findings → verdict → result."""
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
@@ -87,21 +88,26 @@ class Analysis:
         onlooker: RecordSink | None = None,
     ) -> None:
         if not isinstance(path, str | Path | FileIO | Sequence) or isinstance(path, bytes):
-            raise TypeError(f"path is {path!r}: give a str, a pathlib.Path, or a sequence of them")
+            raise TypeError(f"path is {reprlib.repr(path)}: give a str, a pathlib.Path, or a sequence of them")
         self._only, self._exchanges = only, exchanges
         self._capture = open_capture(path, sha256=sha256)
         self._paths: KnownPaths | None = None  # by the periods before
         self._records = RecordTap(make_engine(exchanges=exchanges), onlooker)
         self._onlooker, self._passed_on = onlooker, 0  # how many of the kernel's answers in this period
         self._result: Result | None = None
+        self._is_over = False
 
     def __iter__(self) -> Iterator[int]:
+        if self._is_over:
+            return
         for _ in self._capture.read(self._records):
             self._records.engine.drain()
             if self._onlooker and self.kernel_answer_count > self._passed_on:
                 self._onlooker.kernel_answers(self._capture.facts.kernel_answers[self._passed_on :])
                 self._passed_on = self.kernel_answer_count
             yield self._records.frames
+            if self._is_over:  # its engine is gone
+                return
 
     @property
     def bytes_read(self) -> int:
@@ -157,6 +163,7 @@ class Analysis:
     def result(self) -> "Result":
         """What the packets so far show, or those since the last period; no packets are read after this call."""
         if self._result is None:
+            self._end()
             with self._capture, self._records.engine as engine:
                 self._result = self._summarize(engine)
         return self._result
@@ -172,6 +179,8 @@ class Analysis:
         from nagle_lab.diagnosis.both_ends import BothEnds  # noqa: PLC0415 - as in _summarize
         from nagle_lab.diagnosis.pair import pair_of  # noqa: PLC0415
 
+        for analysis in (self, other):
+            analysis._end()
         with self._capture, other._capture, self._records.engine as own, other._records.engine as its:
             for engine in (own, its):
                 engine.finish()
@@ -182,6 +191,12 @@ class Analysis:
                 raise NagleLabError(_why_not_the_same(self, other, own, its))
             results = self._summarize(own, seen), other._summarize(its, seen_there)
             return pair_of(results, (own.tables, its.tables), seen)
+
+    def _end(self) -> None:
+        """No packets are read after this. RuntimeError if that is so already, and there is no result of its own."""
+        if self._is_over:
+            raise RuntimeError("this analysis has ended: make a new one")
+        self._is_over = True
 
     def _summarize(self, engine: Engine, both_ends: "BothEnds | None" = None) -> "Result":
         """The result of what the engine found; with two captures of the same traffic, by what both show."""
