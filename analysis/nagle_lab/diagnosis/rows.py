@@ -109,6 +109,9 @@ class StallRows(_Rows[Stall], Stalls):
         self._findings = findings
         self._ends = lru_cache(_ROWS_AT_ONCE)(self._ends_of)
 
+    def __reduce__(self) -> tuple[type["StallRows"], tuple[Findings]]:
+        return StallRows, (self._findings,)  # a cache cannot be pickled
+
     def typical(self) -> Stall:
         """The first stall whose wait is the median one, to the microsecond; with its ACK, if there is one."""
         percentiles = self._findings.wait.percentiles([50])

@@ -47,6 +47,9 @@ class Layout:
     name: str
     fields: tuple[Field, ...]
 
+    def __reduce__(self) -> tuple[type["Layout"], tuple[str, tuple[Field, ...]]]:
+        return Layout, (self.name, self.fields)  # a Struct cannot be pickled
+
     @cached_property
     def struct(self) -> Struct:
         """Packs and unpacks one row; native byte order, no padding anywhere."""

@@ -38,6 +38,9 @@ class Table:
         self._file: Any = None
         self._room = 0  # bytes of the file
 
+    def __reduce__(self) -> Any:
+        return _table_of, (self.layout, self._in_memory, list(self.chunks()))
+
     def __len__(self) -> int:
         return self._count
 
@@ -172,6 +175,13 @@ class Table:
                 "make some, or name another folder with TMPDIR"
             ) from error
         self._room = need
+
+
+def _table_of(layout: Layout, in_memory: int, chunks: Sequence[bytes]) -> Table:
+    table = Table(layout, in_memory)
+    for rows in chunks:
+        table.append(rows)
+    return table
 
 
 class Tables:
