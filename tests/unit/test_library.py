@@ -27,6 +27,7 @@ def test_after_the_result_no_loop_goes_on(stalls):
     next(began)
     result = analysis.result()
     assert list(began) == list(analysis) == []
+    assert analysis.connections == len(result.connections) == 1
     assert analysis.result() is result and result.verdict == "STALL"
 
 

@@ -261,7 +261,9 @@ class CompiledEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        counted = self._counters.tobytes()  # what was counted can still be asked for
         self._counters.release()
+        self._counters = memoryview(counted).cast("q")
         self._library.nagle_lab_free(self._engine)
         self._engine = None
 
