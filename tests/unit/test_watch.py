@@ -783,6 +783,14 @@ def test_an_address_that_is_none(run, address):
     assert (code, "write an address and a port" in err) == (2, True)
 
 
+def test_an_address_that_is_taken_is_told_with_what_to_do(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, err = run("watch", "-", "--prometheus", address)
+    assert code == 2
+    assert err == f"nagle-lab: --prometheus {address}: address already in use: name another address or port\n"
+
+
 def test_a_container_is_asked_for_once_and_keeps_its_name(monkeypatch):
     """A new one is named at once, one that Docker does not know is not asked for at every look."""
     processes = {(("10.0.0.2", 80), ("10.0.0.1", 5)): Process(1, "nginx", 0, 1, "c0ffee")}

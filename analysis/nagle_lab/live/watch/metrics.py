@@ -46,7 +46,8 @@ class Metrics:
         try:
             self._server, self._thread = start_http_server(port, host, registry=registry)
         except OSError as error:
-            raise NagleLabError(f"--prometheus {address}: {(error.strerror or str(error)).lower()}") from None
+            why = (error.strerror or str(error)).lower()
+            raise NagleLabError(f"--prometheus {address}: {why}: name another address or port") from None
 
     def close(self) -> None:
         """Stop serving metrics."""
