@@ -1,7 +1,6 @@
 """The page of a fleet: a heat map of hosts by time, the worst services with a ladder each, unusable files."""
 
 import math
-from dataclasses import dataclass
 from datetime import datetime
 
 from markupsafe import Markup
@@ -18,16 +17,6 @@ LONGEST_NAME = 17  # characters; of longer ones the middle is left out
 MOST_UNUSABLE = 50
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A host in a column of time, as it is drawn; level 0: traffic without a stall."""
-
-    x: float
-    y: float
-    level: int
-    words: list[str]
-
-
 def fleet_page(shown: Overview, title: str) -> str:
     """The overview: a whole document."""
     return render("fleet.html.j2", title=f"nagle-lab fleet: {title}", name=title, fleet=shown, most=MOST_UNUSABLE)
@@ -38,7 +27,12 @@ def heat_map(heat: Heat) -> Markup:
     width = (WIDTH - LABEL) / len(heat.begins)
     most = max(cell[0] for row in heat.cells for cell in row if cell)
     cells = [
-        Cell(LABEL + column * width, TOP + row * ROW, level(cell[0], most), words(heat, row, column))
+        {
+            "x": LABEL + column * width,
+            "y": TOP + row * ROW,
+            "level": level(cell[0], most),
+            "words": words(heat, row, column),
+        }
         for row, line in enumerate(heat.cells)
         for column, cell in enumerate(line)
         if cell

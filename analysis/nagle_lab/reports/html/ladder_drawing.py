@@ -33,6 +33,7 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
     bottom = math.ceil(max(*labels, *at, time.bottom) + 34)
     bar = time.bar * time.scale if time.breaks else 0.0
     decimals = 1 if ns == _MICROSECOND else 3
+    of_ticks = max(0, -math.floor(math.log10(time.step / tick) + 1e-9))  # as many as tell one from the next
     drawn = render(
         "ladder.svg.j2",
         ladder=ladder,
@@ -57,7 +58,7 @@ def ladder_drawing(ladder: Ladder, scale: float = 0.0) -> Markup:
         bar={"y": bottom, "height": bar, "time": span_text(time.bar)},
         unit=tick_unit,
         fitted=_fitted,
-        ticks=[(_tick(moment / tick, time.step / tick), y) for moment, y in time.ticks()],
+        ticks=[(f"{moment / tick:.{of_ticks}f}", y) for moment, y in time.ticks()],
     )
     return Markup(drawn)
 
@@ -122,8 +123,3 @@ def _unit(span: float) -> tuple[str, int]:
     if span < _MILLISECOND:
         return "µs", _MICROSECOND
     return ("ms", _MILLISECOND) if span < _SECOND else ("s", _SECOND)
-
-
-def _tick(value: float, step: float) -> str:
-    """The text of a tick, with as many decimals as distinguish it from the next."""
-    return f"{value:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"

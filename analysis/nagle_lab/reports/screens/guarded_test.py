@@ -9,8 +9,8 @@ from rich.console import Console
 
 from nagle_lab.diagnosis.result.result import Result
 from nagle_lab.errors import printable
-from nagle_lab.evidence.examples import examples, written_ladder
-from nagle_lab.evidence.ladder import Ladder
+from nagle_lab.evidence.examples import written_ladder
+from nagle_lab.evidence.ladder import Ladder, ladder_of
 from nagle_lab.experiments.writes.traced import NamedWrites
 from nagle_lab.reports.screens.terminal import WIDTH, facts, typical, who
 from nagle_lab.reports.words.ladder_text import ladder_text
@@ -58,17 +58,16 @@ def _ladder(result: Result | None, capture: Path | None, named: NamedWrites | No
         if ladder:
             return replace(ladder, run="the traced run")
     if result and result.stalls and capture:
-        return examples([capture], result, typical_only=True).typical
+        return ladder_of([capture], result, result.stalls.typical())
     return None
 
 
 def shown_ladder(result: Result, capture: Path) -> str:
     """The ladder of a typical stall as text; empty if there is none."""
-    ladder = examples([capture], result, typical_only=True).typical if result.stalls else None
-    if not ladder:
+    if not result.stalls:
         return ""
     screen = _plain()
-    screen.print(ladder_text(ladder))
+    screen.print(ladder_text(ladder_of([capture], result, result.stalls.typical())))
     return _text(screen)
 
 
