@@ -44,13 +44,9 @@ def open_capture(
     """Open a capture: a file, "-" for standard input, rotated files in order of time, read as one, or an open file.
 
     pcap (microseconds and nanoseconds) and pcapng, of either byte order, as they are or in gzip or zstd. Memory
-    stays bounded by the window, whatever the input's size. ``sha256`` says whether to compute the checksum.
-
-    Raises
-    ------
-    NagleLabError
-        The input is not usable: missing, not a file, unreadable, empty, not a capture, cut within its header. Later
-        damage is no error: see `Capture.trouble`.
+    stays bounded by the window, whatever the input's size. ``sha256`` says whether to compute the checksum. Raises
+    NagleLabError if the input is missing, not a file, unreadable, empty, not a capture, or cut within its header.
+    Later damage is no error: see `Capture.trouble`.
     """
     several = [paths] if isinstance(paths, str | Path | FileIO) else paths
     return Capture([path if isinstance(path, FileIO) else str(path) for path in several], window_bytes, sha256)
@@ -73,17 +69,11 @@ def _what_else(begin: bytes, name: str) -> str:
 
 
 class CaptureSoFar:
-    """What is known about a capture so far, whether it was read here or by another process.
-
-    Attributes
-    ----------
-    names : the names of its files
-    facts : what reading has shown
-    """
+    """What is known about a capture so far, whether it was read here or by another process."""
 
     def __init__(self, names: list[str], facts: Facts | None = None, *, sha256: bool = False) -> None:
-        self.names = names
-        self.facts = facts or Facts()
+        self.names = names  # of its files
+        self.facts = facts or Facts()  # what reading has shown
         self._packets_before = 0  # in earlier periods
         self._checksum = Checksum(sha256)
 
@@ -159,10 +149,6 @@ class Capture(CaptureSoFar):
     before these, if the capture continues them; or of the file before this ``part`` of it.
 
     Raises NagleLabError for what :func:`open_capture` names.
-
-    Attributes
-    ----------
-    reached : where the next part of the file begins; None after the file's last part
     """
 
     def __init__(
@@ -233,7 +219,8 @@ class Capture(CaptureSoFar):
                 yield
 
     @property
-    def reached(self) -> Position | None:  # noqa: D102 - an attribute
+    def reached(self) -> Position | None:
+        """Where the next part of the file begins; None after the file's last part."""
         return self._current.reached
 
     def _note_set_back(self, clock: ClockState) -> None:

@@ -42,11 +42,7 @@ def copy_commented(
     ``about`` is the comment on the first section. ``comments`` are (frame, text) in order of frames, any number per
     frame; a comment on a frame that can have none (no time of capture) goes to the next frame that can. Memory is
     bounded by the window. As in the analysis, damage ends a file, and a rotated file with nothing in it is left out.
-
-    Raises
-    ------
-    NagleLabError
-        The first file cannot be read.
+    Raises NagleLabError if the first file cannot be read.
     """
     with open_capture(paths) as capture:
         for _ in capture.read(_Copy(to, about, comments)):

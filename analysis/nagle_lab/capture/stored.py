@@ -63,10 +63,6 @@ class Stored:
     """One stored file, read once from beginning to end; afterwards `changed` and `error` say whether that succeeded.
 
     ``path`` is its path, or an open file, which messages call by its ``name``.
-
-    Attributes
-    ----------
-    as_opened : size and time of the last change (ns) of a regular file when it was opened; None for any other file
     """
 
     def __init__(self, path: str | io.FileIO, checksum: Checksum) -> None:
@@ -75,7 +71,7 @@ class Stored:
         self.error = ""
         self._checksum = checksum
         self._file = path if isinstance(path, io.FileIO) else _open(path)
-        self.as_opened = self._size_and_mtime()
+        self.as_opened = self._size_and_mtime()  # ns; None for anything but a regular file
 
     def _size_and_mtime(self) -> tuple[int, int] | None:
         if not isinstance(self._file, io.FileIO):

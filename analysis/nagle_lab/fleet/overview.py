@@ -17,19 +17,13 @@ _STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720, 1440, 8760)  # hours in a c
 
 @dataclass(frozen=True)
 class Heat:
-    """Hosts, those that lost most first, by columns of time.
-
-    Attributes
-    ----------
-    cells : for each host and column: seconds lost, stalls, exchanges; None without traffic
-    more : hosts that are left out
-    """
+    """Hosts, those that lost most first, by columns of time."""
 
     hosts: Sequence[str]
     begins: Sequence[datetime]
     hours: int  # in a column
-    cells: Sequence[Sequence[tuple[float, int, int] | None]]
-    more: int
+    cells: Sequence[Sequence[tuple[float, int, int] | None]]  # seconds lost, stalls, exchanges; None: no traffic
+    more: int  # hosts that are left out
 
 
 @dataclass(frozen=True)

@@ -82,10 +82,7 @@ class ParsedName:
 def series_of(sources: Sequence[str]) -> list[Series]:
     """The series in files, folders, globs and manifests (.toml), by name.
 
-    Raises
-    ------
-    NagleLabError
-        A source contains no capture, or a manifest is not valid.
+    Raises NagleLabError if a source contains no capture, or a manifest is not valid.
     """
     listed: dict[str, File] = {}
     roots: list[str] = []

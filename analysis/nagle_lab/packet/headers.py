@@ -12,30 +12,18 @@ U16 = Struct(">H").unpack_from
 
 
 class Packet:
-    """One captured packet, and how far it has been decoded. Positions are offsets in ``buffer``.
-
-    Attributes
-    ----------
-    kind : what comes next (:mod:`nagle_lab.packet.kinds`)
-    at : where it begins
-    captured_end : the end of what was captured
-    wire_end : the end of the packet on the wire
-    end : the end of the innermost IP packet on the wire, by its length field
-    src, dst : that packet's addresses, 16 bytes; IPv4 mapped into IPv6 (::ffff:a.b.c.d, RFC 4291 §2.5.5.2)
-    ip_id : its IPv4 identification; 0 for IPv6
-    ttl : its time to live, or hop limit
-    """
+    """One captured packet, and how far it has been decoded. Positions are offsets in ``buffer``."""
 
     __slots__ = ("at", "buffer", "captured_end", "dst", "end", "ip_id", "kind", "src", "ttl", "wire_end")
 
     def __init__(self, buffer: bytes | bytearray, at: int, captured: int, original: int, link_type: int) -> None:
         self.buffer = buffer
-        self.at = at
+        self.at = at  # where the next header begins
         self.captured_end = at + captured
-        self.end = self.wire_end = at + original
-        self.kind = kinds.LINK_TYPE | link_type
-        self.src = self.dst = NO_ADDRESS
-        self.ip_id = self.ttl = 0
+        self.end = self.wire_end = at + original  # ``end``: of the innermost IP packet, by its length field
+        self.kind = kinds.LINK_TYPE | link_type  # of the next header
+        self.src = self.dst = NO_ADDRESS  # 16 bytes; IPv4 mapped into IPv6 (::ffff:a.b.c.d, RFC 4291 §2.5.5.2)
+        self.ip_id = self.ttl = 0  # its IPv4 identification, 0 for IPv6; its time to live, or hop limit
 
     def has(self, count: int) -> bool:
         """Whether ``count`` more bytes were captured; if not, decoding ends here, and ``kind`` says why."""

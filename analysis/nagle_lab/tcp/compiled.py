@@ -50,10 +50,7 @@ def checksum() -> int:
 def load(folder: Path) -> ctypes.CDLL | None:
     """The library in that folder; None if there is none for this machine, compiled from the present sources.
 
-    Raises
-    ------
-    ValueError
-        Its structs are not those of engine.h.
+    Raises ValueError if its structs are not those of engine.h.
     """
     files = (folder / f"_engine{suffix}" for suffix in (*EXTENSION_SUFFIXES, ".so"))
     found = next((file for file in files if file.exists()), None)

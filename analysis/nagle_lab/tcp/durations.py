@@ -10,18 +10,12 @@ MOST = 1 << 62  # ns; limit of a total, whatever a damaged capture contains
 
 
 class Durations:
-    """Durations, counted in steps of ``step_ns`` ns, rounded to the nearest (ties to even).
-
-    Attributes
-    ----------
-    counts : the number of durations, by their length in steps
-    total : the sum of all durations, ns, MOST at most
-    """
+    """Durations, counted in steps of ``step_ns`` ns, rounded to the nearest (ties to even)."""
 
     def __init__(self, step_ns: int = 1_000, counts: Mapping[int, int] | None = None, total: int = 0) -> None:
         self.step_ns = step_ns
-        self.counts: Counter[int] = Counter(counts or {})
-        self.total = total
+        self.counts: Counter[int] = Counter(counts or {})  # how many have each length, in steps
+        self.total = total  # the sum of all durations, ns, MOST at most
 
     def add(self, duration: int) -> None:
         """Count one more duration, ns."""

@@ -36,16 +36,10 @@ class EngineTotals(NamedTuple):
 
 
 class Engine(records.RecordTaker, Protocol):
-    """Takes the records of a capture, decodes them, follows every connection; a context manager.
+    """Takes the records of a capture, decodes them, follows every connection; a context manager."""
 
-    Attributes
-    ----------
-    tables : the rows that have left; complete after :meth:`finish`
-    lists_exchanges : whether there is a row for each exchange
-    """
-
-    tables: Tables
-    lists_exchanges: bool
+    tables: Tables  # the rows that have left; complete after :meth:`finish`
+    lists_exchanges: bool  # whether there is a row for each exchange
 
     def drain(self) -> None:
         """Move rows that are complete into the tables. Raises NagleLabError where TMPDIR is full."""

@@ -62,13 +62,7 @@ class Layout:
         return {name: place for place, name in enumerate(self.places)}
 
     def row(self, **values: Any) -> list[Any]:
-        """An unpacked row of these fields, given as a pair if there is one number per side; fields not named are 0.
-
-        Raises
-        ------
-        TypeError
-            There is no field of that name.
-        """
+        """An unpacked row of these fields, 0 by default, a pair if there is one number per side. Raises TypeError."""
         row = self.zeros | values
         if len(row) > len(self.zeros):
             raise TypeError(f"{self.name} has no field {', '.join(values.keys() - self.zeros.keys())}")
@@ -117,10 +111,7 @@ class Layout:
 def read_layout(name: str, headers: str) -> Layout:
     """The struct of that name in C headers; its fields are of fixed size, each on a line of its own, as in engine.h.
 
-    Raises
-    ------
-    ValueError
-        There is no such struct, one of its fields is not of that form, or it needs padding.
+    Raises ValueError if there is no such struct, one of its fields is not of that form, or it needs padding.
     """
     before, is_there, _ = headers.partition(f"\n}} {name};")
     body = before.rpartition("typedef struct {\n")[2] if is_there else ""

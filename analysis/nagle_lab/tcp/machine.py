@@ -107,26 +107,17 @@ REMEMBERED = 128  # latest segments of all connections, kept as possible causes 
 
 
 class Machine:
-    """Every connection of a capture.
-
-    Attributes
-    ----------
-    tables : the rows that have left so far
-    connections : how many there have been so far
-    segments : how many were followed, copies included
-    copies : how many of them were left out: the same packet, captured on another interface
-    pure_acks : how many of the others only acknowledge
-    first_ts, last_ts : times of the first and the last segment, ns; None and 0 before there is one
-    resolution : of the clock that stamped the segments, ns: the greatest common divisor of the times between them
-    durations : those of all answered exchanges, by the names of the fields of ``exchange``
-    """
+    """Every connection of a capture."""
 
     def __init__(self, *, exchanges: bool = True, in_place: bool = True) -> None:
-        self.tables = Tables(in_place=in_place)
-        self.connections = self.segments = self.copies = self.pure_acks = 0
-        self.first_ts: int | None = None
-        self.last_ts = self.resolution = 0
-        self.durations = {name: Durations() for name in DURATIONS}
+        self.tables = Tables(in_place=in_place)  # the rows that have left so far
+        self.connections = self.segments = 0  # so far, copies included
+        self.copies = 0  # segments left out: the same packet, captured on another interface
+        self.pure_acks = 0  # how many of the others only acknowledge
+        self.first_ts: int | None = None  # ns
+        self.last_ts = 0
+        self.resolution = 0  # of the clock, ns: the greatest common divisor of the times between segments
+        self.durations = {name: Durations() for name in DURATIONS}  # of all answered exchanges
         self._list_exchanges = exchanges
         # Of live connections, by the addresses they send from and to.
         self._halves: dict[tuple[bytes, int, bytes, int], Half] = {}

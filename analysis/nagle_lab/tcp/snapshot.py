@@ -24,13 +24,7 @@ def save(engine: Engine) -> bytes:
 
 
 def restore(engine: Engine, saved: bytes, name: str) -> None:
-    """Make a new engine continue from a snapshot, which errors call ``name``.
-
-    Raises
-    ------
-    NagleLabError
-        It is of another build, or damaged.
-    """
+    """Make a new engine continue from the snapshot ``name``. Raises NagleLabError if damaged, or of another build."""
     made_by, _, state = saved.partition(b"\n")
     if made_by != heading(engine).encode():
         other = made_by[:100].decode("utf-8", "replace") if made_by.startswith(NAME.encode()) else "no snapshot"

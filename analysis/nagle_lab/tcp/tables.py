@@ -187,10 +187,8 @@ def _table_of(layout: Layout, in_memory: int, chunks: Sequence[bytes]) -> Table:
 class Tables:
     """What an engine found, a table for each kind of row that the C headers declare.
 
-    Attributes
-    ----------
-    in_place : whether each connection's row is at its number; otherwise rows are in the order in which connections
-    ended, so that a table needs no room for connections that are not in it
+    ``in_place``: each connection's row is at its number; otherwise rows are in the order in which connections ended,
+    so that a table needs no room for connections that are not in it.
     """
 
     def __init__(self, *, in_place: bool = True) -> None:

@@ -8,26 +8,17 @@ from nagle_lab.diagnosis.result.verdict import Decision, Verdict, VerdictInput, 
 
 @dataclass(kw_only=True)
 class Part:
-    """Some connections of a result, added up: what a verdict on them alone rests on.
+    """Some connections of a result, added up: what a verdict on them alone rests on."""
 
-    Attributes
-    ----------
-    count : how many connections
-    one_way : of how many only one end is seen
-    stalled : exchanges with a stall
-    mostly_open : undecided candidates of the connections on which they outnumber the other exchanges
-    late_without_stall, chances : as in :class:`VerdictInput`
-    """
-
-    count: int = 0
-    one_way: int = 0
+    count: int = 0  # connections
+    one_way: int = 0  # of how many only one end is seen
     packets: int = 0
     exchanges: int = 0
-    stalled: int = 0
+    stalled: int = 0  # exchanges with a stall
     stalls: int = 0
     unresolved: int = 0
-    mostly_open: int = 0
-    late_without_stall: int = 0
+    mostly_open: int = 0  # undecided candidates of the connections on which they outnumber the other exchanges
+    late_without_stall: int = 0  # as in VerdictInput, and so are chances
     chances: int = 0
 
     def add(self, connection: Connection) -> None:

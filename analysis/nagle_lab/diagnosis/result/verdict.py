@@ -73,50 +73,31 @@ class VerdictInput:
 
     Of some connections alone (those under test in a run, those of a row of `watch`) it is not known how many segments
     are astray, nor why single candidates are undecided: see :class:`Part` in part.py.
-
-    Attributes
-    ----------
-    damage : what is wrong with the file, in words
-    set_back : whether the clock was set back; then the capture proves nothing, because its times cannot be compared
-    one_way : share of the connections that are seen in one direction only
-    astray_share : of the data segments that the capture lacks, or has after their acknowledgement
-    swapped_without_timestamps : data segments captured after their acknowledgement that have no timestamps
-    unresolved : how often it was not clear whether an ACK released what followed, by the reason why
-    mostly_open : how many of these are on connections where they outnumber the other exchanges
-    asked : about how many of these the kernel was asked while the capture was recorded, by the same reasons
-    late_without_stall : how often data followed a late ACK for another reason than Nagle's algorithm: in a stream
-        without answers, a stall would have shown in these
-    chances : how often data followed an acknowledgement, late or not, and was not held; or went out at once where
-        Nagle's algorithm would have held it
-    left_out : connections, if a filter left out all of them
-    servers : the same counts for each server with two or more undecided candidates, if there are several servers; by
-        address and port, most first. For these, ``late_without_stall`` counts all pure ACKs that were 5 ms late and
-        are not open
-    cut_off : packets whose headers are not whole, because the capture kept too few bytes of each (tcpdump -s)
-    is_data_only : hardly any segment only acknowledges, as if a filter had left these out
-    sent_late : how often data left late behind data whose acknowledgement may have been left out so
-    is_of_both_ends : whether each end is near the capture, or near one of two that were judged together
     """
 
     tcp_packets: int
     exchanges: int
     stalls: int
-    damage: Sequence[str] = ()
-    set_back: bool = False
-    one_way: float = 0.0
-    astray_share: float = 0.0
-    swapped_without_timestamps: int = 0
-    unresolved: Mapping[Obstacle, int] = field(default_factory=dict)
-    mostly_open: int = 0
-    asked: Mapping[Obstacle, int] = field(default_factory=dict)
+    damage: Sequence[str] = ()  # what is wrong with the file, in words
+    set_back: bool = False  # the clock was: then nothing is proved, because times cannot be compared
+    one_way: float = 0.0  # share of the connections that are seen in one direction only
+    astray_share: float = 0.0  # of the data segments that the capture lacks, or has after their acknowledgement
+    swapped_without_timestamps: int = 0  # data segments captured after their acknowledgement that have no timestamps
+    unresolved: Mapping[Obstacle, int] = field(default_factory=dict)  # how often it was open what an ACK released
+    mostly_open: int = 0  # how many of these are on connections where they outnumber the other exchanges
+    asked: Mapping[Obstacle, int] = field(default_factory=dict)  # about how many of these the kernel was asked
+    # How often data followed a late ACK for another reason than Nagle's algorithm: in a stream without answers, a
+    # stall would have shown in these.
     late_without_stall: int = 0
-    chances: int = 0
-    left_out: int = 0
-    cut_off: int = 0
-    is_data_only: bool = False
-    sent_late: int = 0
+    chances: int = 0  # how often data followed an ACK and was not held, or did not wait where Nagle would hold it
+    left_out: int = 0  # connections, if a filter left out all of them
+    cut_off: int = 0  # packets whose headers are not whole, because too few bytes of each were kept (tcpdump -s)
+    is_data_only: bool = False  # hardly any segment only acknowledges, as if a filter had left these out
+    sent_late: int = 0  # how often data left late behind data whose acknowledgement may have been left out so
+    # The same for each of several servers with two or more undecided candidates, by address and port, most first;
+    # their ``late_without_stall`` counts all pure ACKs that were 5 ms late and are not open.
     servers: Mapping[str, "VerdictInput"] = field(default_factory=dict)
-    is_of_both_ends: bool = False
+    is_of_both_ends: bool = False  # each end is near the capture, or near one of two that were judged together
 
     @property
     def is_stream(self) -> bool:

@@ -180,19 +180,14 @@ class Recorder(threading.Thread):
     """Writes the packets of the rings until it is stopped, in its own thread.
 
     ``owner`` is the user and the group to whom the files are given, if others than ours.
-
-    Attributes
-    ----------
-    captured, dropped : TCP segments written, and lost
-    problem : why it stopped early, such as a full disk; empty if it did not
     """
 
     def __init__(
         self, path: Path, names: Sequence[str], ports: Sequence[int] = (), owner: tuple[int, int] | None = None
     ) -> None:
         super().__init__(name="recorder", daemon=True)
-        self.captured = self.dropped = 0
-        self.problem = ""
+        self.captured = self.dropped = 0  # TCP segments written, and lost
+        self.problem = ""  # why it stopped early, such as a full disk; empty if it did not
         self._owner = owner
         self._interfaces: list[str] = []
         self._rings: list[Ring] = []

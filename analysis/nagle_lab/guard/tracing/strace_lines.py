@@ -65,15 +65,10 @@ class SocketText(NamedTuple):
 
 
 class Lines:
-    """The lines in the first ``most`` bytes of a file; to be iterated over once. Raises OSError.
-
-    Attributes
-    ----------
-    cut : after the last line, whether the file continues beyond what was read
-    """
+    """The lines in the first ``most_bytes`` of a file; to be iterated over once. Raises OSError."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        self.cut = False
+        self.cut = False  # after the last line, whether the file continues beyond what was read
         self._path, self._left = path, most_bytes
 
     def __iter__(self) -> Iterator[Line]:

@@ -46,17 +46,10 @@ def namespaces(
 
 
 class Owners(msgspec.Struct, frozen=True):
-    """Who has which connection.
+    """Who has which connection."""
 
-    Attributes
-    ----------
-    by_ends : local and remote end → the process; listening sockets are under their local end and ("", 0)
-    held_elsewhere : processes in which Nagle's algorithm holds data at this moment on the loopback of another network
-    namespace, whose packets cannot be seen here
-    """
-
-    by_ends: dict[tuple[SocketAddress, SocketAddress], Process]
-    held_elsewhere: list[Process]
+    by_ends: dict[tuple[SocketAddress, SocketAddress], Process]  # local and remote end; ("", 0) of one that listens
+    held_elsewhere: list[Process]  # hold data now on another namespace's loopback, whose packets are not seen
 
 
 def owners(pid: int | None = None, most: int | None = None) -> Owners:

@@ -89,17 +89,11 @@ class _OngoingFinding(StallSum):
 
 
 class LiveFindings:
-    """Counts each stall once through successive views, and reports when a finding begins, continues and ends.
-
-    Attributes
-    ----------
-    stalls, lost_ms : since the beginning; each stall counts once, when it is first proved in a window
-    new : stalls that only the last view shows, by connection and role of the end that held
-    """
+    """Counts each stall once through successive views, and reports when a finding begins, continues and ends."""
 
     def __init__(self) -> None:
-        self.stalls, self.lost_ms = 0, 0.0
-        self.new: dict[tuple[int, Role], StallSum] = {}
+        self.stalls, self.lost_ms = 0, 0.0  # since the beginning; a stall counts when a window first proves it
+        self.new: dict[tuple[int, Role], StallSum] = {}  # only in the last view, by connection and role that held
         self._counted: set[int] = set()  # frames of releases that may appear again
         self._ongoing: dict[tuple[str, str, str], _OngoingFinding] = {}
 

@@ -30,24 +30,15 @@ class Period:
 
 @dataclass
 class PeriodSums:
-    """The sums of all ended periods.
+    """The sums of all ended periods."""
 
-    Attributes
-    ----------
-    listed : the latest ones
-    worst : the result of the period that lost most time to stalls; without stalls, of the latest period
-    verdicts : how many periods have each verdict
-    reasons : for each verdict the reason of the latest period with it
-    unjudged : exchanges of INCONCLUSIVE periods
-    """
-
-    listed: deque[Period] = field(default_factory=lambda: deque(maxlen=LISTED))
-    worst: Result | None = None
-    verdicts: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
-    reasons: dict[Verdict, str] = field(default_factory=dict)
+    listed: deque[Period] = field(default_factory=lambda: deque(maxlen=LISTED))  # the latest ones
+    worst: Result | None = None  # of the period that lost most time to stalls; without stalls, of the latest
+    verdicts: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))  # how many have each
+    reasons: dict[Verdict, str] = field(default_factory=dict)  # of the latest period with each verdict
     packets: int = 0
     exchanges: int = 0
-    unjudged: int = 0
+    unjudged: int = 0  # exchanges of INCONCLUSIVE periods
     stalled: int = 0
     stalls: int = 0
     lost_ms: float = 0.0

@@ -28,20 +28,15 @@ class Recording:
 
     When a container, a service or an interface goes away, it is looked for until it is back, and another recorder
     continues in the same pipe. When a process ends, the recording ends.
-
-    Attributes
-    ----------
-    fd : a descriptor to read the packets from: pcapng, one section per recorder
-    pid : the process whose network namespace is recorded; None: this network namespace
     """
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self.pid: int | None = None
+        self.pid: int | None = None  # the process whose network namespace is recorded; None: this namespace
         self._pidfd = -1  # a descriptor that is readable when the process has ended
         self._child: subprocess.Popen[bytes] | None = None
         self._next_check = 0.0
-        self.fd, self._end = os.pipe()
+        self.fd, self._end = os.pipe()  # to read packets from: pcapng, one section per recorder
         with suppress(OSError):  # an ordinary user may not have such a large one
             fcntl.fcntl(self._end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:

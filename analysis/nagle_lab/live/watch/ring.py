@@ -66,21 +66,14 @@ class _Section:
 
 
 class PacketRing:
-    """Keeps the last records of a capture, and drops older ones: a ``RecordSink`` (diagnosis/record_tap.py).
-
-    Attributes
-    ----------
-    frames : how many records have come so far
-    size : bytes of the records that are kept
-    last_came : time.monotonic() of the last record
-    """
+    """Keeps the last records of a capture, and drops older ones: a ``RecordSink`` (diagnosis/record_tap.py)."""
 
     def __init__(self, seconds: float, room: int = ROOM) -> None:
-        self.frames = 0
+        self.frames = 0  # how many records have come so far
         self.last_came = time.monotonic()
         self._seconds, self._room = seconds, room
         self._pieces: deque[_Piece] = deque()
-        self.size = 0
+        self.size = 0  # bytes of the records that are kept
 
     def pcap(self, records: memoryview, first: int, count: int, framing: PcapFraming) -> None:
         """Keep pcap records; see :class:`nagle_lab.diagnosis.record_tap.RecordSink`."""
@@ -135,17 +128,11 @@ class PacketRing:
 
 
 class Snapshot(ExitStack):
-    """Records of a moment, as a capture file in memory, until it is closed.
-
-    Attributes
-    ----------
-    path : where it can be read, as long as this is open
-    first : the frame of its first record in the whole stream
-    """
+    """Records of a moment, as a capture file in memory: at ``path``, until it is closed."""
 
     def __init__(self, content: Iterator[bytes | bytearray], first: int) -> None:
         super().__init__()
-        self.first = first
+        self.first = first  # the frame of its first record in the whole stream
         file: IO[bytes]
         if hasattr(os, "memfd_create"):
             file = self.enter_context(os.fdopen(os.memfd_create("nagle-lab-watch"), "wb"))

@@ -100,26 +100,16 @@ class Row(Part):
 
 @dataclass
 class View:
-    """What the last packets show.
-
-    Attributes
-    ----------
-    rows : programs, those that lose most time first
-    connections : the same, a row for each connection, but no more than MOST_ROWS
-    row_of : the row in ``rows`` of each connection with stalls
-    latest : the ladder of the latest stall
-    is_cut : there were too many connections, so only the last ones are in it
-    took_s : how long judging took
-    """
+    """What the last packets show."""
 
     snapshot: Snapshot
     result: Result
-    rows: list[Row]
-    connections: list[Row]
-    row_of: dict[int, Row]
-    latest: Ladder | None
-    is_cut: bool
-    took_s: float
+    rows: list[Row]  # programs, those that lose most time first
+    connections: list[Row]  # the same, a row for each connection, but no more than MOST_ROWS
+    row_of: dict[int, Row]  # in ``rows``, of each connection with stalls
+    latest: Ladder | None  # of the latest stall
+    is_cut: bool  # there were too many connections, so only the last ones are in it
+    took_s: float  # to judge it
 
     @property
     def seconds(self) -> float:
@@ -198,14 +188,10 @@ class _Programs:
     """A row for each server; for a server on another host, a row for each program here that uses it.
 
     If there are too many, one row has the rest.
-
-    Attributes
-    ----------
-    of : the row of each connection with stalls
     """
 
     def __init__(self, names: ProgramNames) -> None:
-        self.of: dict[int, Row] = {}
+        self.of: dict[int, Row] = {}  # by number of each connection with stalls
         self._names = names
         self._rows: dict[tuple[str, str, str], Row] = {}
         self._clients: dict[tuple[str, str, str], tuple[set[str], set[str]]] = {}  # addresses and processes

@@ -53,14 +53,7 @@ class Spectator(ABC):
 
 
 class Watcher:
-    """Follows the packets that come through ``fd``, of a recording, or of somebody else's pipe.
-
-    Attributes
-    ----------
-    ring : the last packets
-    findings : the findings so far, as counted live
-    sums : the final sums, those of the ended periods
-    """
+    """Follows the packets that come through ``fd``, of a recording, or of somebody else's pipe."""
 
     def __init__(
         self, source: Recording | int, name: str, spectator: Spectator, names: ProgramNames, *,
@@ -70,7 +63,7 @@ class Watcher:
         self._fd = source.fd if isinstance(source, Recording) else source
         self._name, self._spectator, self._names, self._only = name, spectator, names, only
         self._window_s, self._metrics = window_s, metrics
-        self.findings = LiveFindings()
+        self.findings = LiveFindings()  # so far, as counted live
         self._unseen = 0  # programs already reported as such
         self._counted = (0, 0)  # packets and losses already in the metrics
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -80,8 +73,8 @@ class Watcher:
         self._dropped: deque[tuple[float, int]] = deque()
         self._analysis: Analysis | None = None
         self._periods = Periods(period_s)
-        self.sums = self._periods.sums
-        self.ring = PacketRing(window_s)
+        self.sums = self._periods.sums  # the final ones, of the ended periods
+        self.ring = PacketRing(window_s)  # the last packets
 
     @property
     def dropped(self) -> int:
