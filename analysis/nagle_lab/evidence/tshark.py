@@ -80,9 +80,6 @@ class SegmentRow(NamedTuple):
     tsecr: int | None
 
 
-# ------------------------------------------------------------------------------------------- our rows
-
-
 def segment_row(s: Segment) -> SegmentRow:
     """A segment of ours as the row that tshark should have for it."""
     wscale = s.wscale if s.wscale >= 0 else None
@@ -114,9 +111,6 @@ def our_frames(capture: Capture) -> Iterator[OurFrame]:
         else:
             is_cut = packet.captured_end < packet.wire_end
             yield OurFrame(segment.frame, segment_row(segment), "", is_cut, packet.end > packet.wire_end)
-
-
-# -------------------------------------------------------------------------------------------- tshark
 
 
 class Tshark:
@@ -212,9 +206,6 @@ def detail(path: Path, frames: Sequence[int]) -> list[tuple[int, list[str]]]:
         raise NagleLabError("a name in this capture has lines that imitate it")
     shown = [[line for line in packet if line and not NOISE.search(line)] for packet in packets]
     return list(zip(frames, shown, strict=False))
-
-
-# ---------------------------------------------------------------------------------------- comparison
 
 
 @dataclass

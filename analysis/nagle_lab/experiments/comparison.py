@@ -176,9 +176,6 @@ def _change(quantity: Quantity, first: float, value: float) -> tuple[str, str]:
     return f"{shown}× {word}", times + shown
 
 
-# ------------------------------------------------------------------------------------------ subjects
-
-
 def subject_of_run(run: Run) -> Subject:
     """A run as a subject: figures of its connections under test, in the capture nearest the held end."""
     capture = run.captures[run.best]
@@ -239,9 +236,6 @@ def _no_figures() -> dict[str, float | None]:
 
 def _median_and_tail(name: str, spread: Spread | None) -> dict[str, float | None]:
     return {f"{name}_p50_ms": spread.p50 if spread else None, f"{name}_p99_ms": spread.p99 if spread else None}
-
-
-# --------------------------------------------------------------------------- configuration, environment
 
 
 def _facts_of_run(run: Run) -> dict[str, dict[str, str]]:

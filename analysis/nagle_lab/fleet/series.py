@@ -160,9 +160,6 @@ def missing_numbers(series: Series) -> list[int]:
     return sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
 
 
-# Sources -----------------------------------------------------------------------------------------------
-
-
 def _list(source: str) -> tuple[str, list[File]]:
     """The folder to which names are relative, and the capture files in it."""
     with naming_url(source):
@@ -267,9 +264,6 @@ def _named_apart(found: list[Series]) -> Iterator[Series]:
     for series in found:
         count = taken[series.name] = taken.get(series.name, 0) + 1
         yield series if count == 1 else Series(f"{series.host} ({count})", series.interface, series.files)
-
-
-# Manifests ---------------------------------------------------------------------------------------------
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):

@@ -206,9 +206,6 @@ def _window(file: File, part: Part) -> int:
     return min(WINDOW_BYTES, max(left, 1))
 
 
-# Events ------------------------------------------------------------------------------------------------
-
-
 def _write(file: IO[bytes], engine: Engine, exchanges: ExchangeCounts, reads: Sequence[FileRead]) -> None:
     """What was found, in frames of bounded size."""
     compress = zstandard.ZstdCompressor(write_checksum=True).compress

@@ -21,8 +21,6 @@ _FOOT = 0.03  # of an axis: the least height of a bar
 _LEAST_SPAN = 12  # of an axis of time: the least ratio of its end to its beginning
 _COLOUR_OF = {"STALL": Ink.STALL, "CLEAN": Ink.CLEAN}
 
-# ----------------------------------------------------------------------------------- time and sequence
-
 
 def time_sequence_plot(sequence: TimeSequence) -> Markup:
     """The held side's data over time, the acknowledgements of it, holds and late ACKs."""
@@ -65,9 +63,6 @@ def _key(ax: Axes, held: str) -> None:
     ax.plot([], [], color=Ink.RELEASE, lw=0, marker="^", ms=_SIZE, label="release")
     ax.fill_between([], [], color=Ink.HOLD, alpha=0.45, lw=0, label="held (Nagle)")
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, handlelength=1.2, columnspacing=1.2)
-
-
-# ------------------------------------------------------------------------------------------ distributions
 
 
 @dataclass(frozen=True)
@@ -145,9 +140,6 @@ def _decades(ax: Axes) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-# --------------------------------------------------------------------------------- bars, one for each name
-
-
 def cause_plot(causes: Mapping[Cause, CountAndTime], *, is_open: bool = False) -> Markup:
     """Where the time of the idle gaps went, a bar for each cause; ``is_open``: see :func:`cause_name`."""
     ordered = sorted(causes.items(), key=lambda item: item[1].total_ms)
@@ -205,9 +197,6 @@ def _rows(ax: Axes, count: int) -> None:
     ax.set_yticks([])
     ax.set_ylim(-0.5, count - 0.1)
     ax.grid(axis="y", visible=False)
-
-
-# ---------------------------------------------------------------------------------------------- sizes
 
 
 @dataclass(frozen=True)
