@@ -55,13 +55,8 @@ class GuardOptions:
     @property
     def attached(self) -> Mapping[str, int | str]:
         """The target as an option: its name and value."""
-        named = {
-            "pid": self.pid,
-            "container": self.container,
-            "service": self.service,
-            "interface": self.interface,
-        }
-        return {name: value for name, value in named.items() if value}
+        names = ("pid", "container", "service", "interface")
+        return {name: value for name in names if (value := getattr(self, name))}
 
     def __post_init__(self) -> None:
         named = ["--compose-service" if name == "service" else f"--{name}" for name in self.attached]

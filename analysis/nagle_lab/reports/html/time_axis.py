@@ -6,7 +6,7 @@ Any longer gap is broken.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from nagle_lab.evidence.ladder import Ladder
 
@@ -106,10 +106,7 @@ def _length(wait: tuple[int, int] | None) -> int:
 
 def moments_of(ladder: Ladder) -> list[int]:
     """The time of each row, ns since the first; if a clock was set back, time stands still."""
-    moments: list[int] = []
-    for row in ladder.rows:
-        moments.append(max(row.ns, moments[-1] if moments else 0))
-    return moments
+    return list(accumulate((row.ns for row in ladder.rows), max))
 
 
 def event_moments(ladder: Ladder) -> list[int]:

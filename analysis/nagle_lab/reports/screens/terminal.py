@@ -148,10 +148,8 @@ def _released(stall: Stall) -> str:
 
 def shown_path(path: Path) -> str:
     """The path as one would type it in the working directory."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def headline(verdict: str, title: str, reason: str) -> RenderableType:
