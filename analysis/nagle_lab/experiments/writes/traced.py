@@ -115,11 +115,10 @@ class NamedWrites:
     result: Result | None = None
 
 
-def no_writes(first: Result, problem: str, result: Result | None = None) -> Writes:
-    """No writes, and why; ``first`` is the result without tracing, ``result`` that with it."""
+def no_writes(first: Result, problem: str) -> Writes:
+    """No writes, and why; ``first`` is the result without tracing."""
     s = first.summary
-    traced = (result.summary.exchanges, result.summary.stalled_exchanges) if result else (0, 0)
-    return nothing_found(*traced, problem=problem, untraced=(s.exchanges, s.stalled_exchanges))
+    return nothing_found(0, 0, problem=problem, untraced=(s.exchanges, s.stalled_exchanges))
 
 
 def writes_of_traced(
@@ -129,20 +128,20 @@ def writes_of_traced(
 
     ``stacked`` runs the same once more with native stacks; it is called if lines are missing.
     """
-    s = first.summary
-    empty, notes = no_writes(first, "", result), what_is_cut(trace)
+    s, traced, notes = first.summary, result.summary, what_is_cut(trace)
     if not result.stalls:
         ended = f" ({result.reason})" if result.verdict is Verdict.INVALID else ""
         problem = f"the traced run did not stall{ended}: tracing slows what it traces, and may hide a stall"
         if not result.source.tcp_packets:
             problem = "no TCP segment passed in the traced run: see whether the command did the same a second time"
-        nothing = msgspec.structs.replace(empty, problem=problem, notes=notes)
+        nothing = nothing_found(traced.exchanges, traced.stalled_exchanges, problem=problem, notes=notes)
         return stall_writes.compared(nothing, s.exchanges, s.stalled_exchanges)
     found = join([capture], result, trace)
     native, note = _native(found.pairs, trace, stacked)
     lines = CallPlaces(native, lambda call: _why_no_line(call, trace))
+    notes += [note] if note else []
+    empty = nothing_found(traced.exchanges, traced.stalled_exchanges, notes=notes)
     writes = stall_writes.filled_in(empty, result, found, lines, trace)
-    writes = msgspec.structs.replace(writes, notes=[*notes, *([note] if note else [])])
     return stall_writes.compared(writes, s.exchanges, s.stalled_exchanges)
 
 
