@@ -152,7 +152,7 @@ def test_what_comes_later_than_acks_and_sooner_than_answers_keeps_to_its_own_clo
             c.server_sends(BODY, after_ns=(5 + number % 7) * MS)
 
     result = diagnose(talk(speak, exchanges=16, rtt_ns=10 * MS, timestamps=False).seen_at("client"))
-    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"own_pace": 4})
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE", {"path_varies": 4})
     assert diagnose(talk(speak, exchanges=16, rtt_ns=10 * MS).seen_at("client")).verdict == "CLEAN"
 
 
@@ -959,3 +959,18 @@ def test_of_no_candidates_none_is_held():
     )
     none = Candidates(defaultdict(Numbers), Numbers())
     assert len(held_away(none, observed, Judged())) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_how_long_a_program_always_takes_is_not_the_path_s(diagnose, seed):
+    """A server with TCP_NODELAY answers after 80 ms, and goes on 60 to 90 ms later. The path hardly varies."""
+    times = random.Random(seed)
+
+    def pauses(c: Conversation, _: int) -> None:
+        c.client_sends(REQUEST)
+        header = c.server_sends(HEADER, after_ns=80 * MS + times.randrange(MS))
+        c.client_acks(after_ns=25 * MS + times.randrange(4 * MS))
+        c.server_sends(BODY, at_ns=header.ts_ns + 60 * MS + times.randrange(30 * MS))
+
+    result = diagnose(talk(pauses, 60, first=pauses, rtt_ns=40 * MS, timestamps=False).seen_at("client"))
+    assert (result.verdict, result.summary.stalls) == ("INCONCLUSIVE", 0)

@@ -62,11 +62,6 @@ class Reactions:
         """Those with pure ACKs and with data."""
         return [*self.ack, *self.data]
 
-    def answers(self, latest: float) -> list[int]:
-        """The same, ascending. If most are ACKs that took ``latest`` ns or more, as by a timer, only the others."""
-        sooner = [*(ns for ns in self.ack if ns < latest), *self.data]
-        return sorted(sooner if 2 * len(sooner) < len(self.after_handshake) else self.after_handshake)
-
     @property
     def fastest(self) -> int:
         """The fastest of its reactions, ns; 0 if not known."""

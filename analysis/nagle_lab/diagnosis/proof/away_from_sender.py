@@ -38,7 +38,7 @@ from nagle_lab.diagnosis.observed.enough import (
     NEARLY_ALL,
     REPEATED,
 )
-from nagle_lab.diagnosis.observed.observed import ANSWERS, NEAR, PATH_JITTER, Observed, latest_answer
+from nagle_lab.diagnosis.observed.observed import ANSWERS, NEAR, PATH_JITTER, Observed, answers_of, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER
 from nagle_lab.diagnosis.proof.nagle_off import may_be_while_on, reject_as_off
@@ -233,7 +233,7 @@ def _judge_where_some_do_not_wait(pure: Candidates, observed: Observed, judged: 
 def _when_expected(pure: Candidates, observed: Observed) -> _Expected:
     """When what an ACK releases passes the capture point."""
     base = _round_trip(pure, observed)
-    answers = observed.program.reactions.answers(base + LINUX_TIMER)
+    answers = answers_of(observed.program.reactions, base, LINUX_TIMER)
     if _both_begin_by_themselves(pure, observed):  # only what came soon shows how the path varies
         answers = [ns for ns in answers if ns < base + PATH_JITTER]
     varies, latest = slack(base), _latest_release(pure, answers, base)

@@ -23,7 +23,7 @@ from nagle_lab.diagnosis.observed.columns import (
     total,
 )
 from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_AT, REPEATED
-from nagle_lab.diagnosis.observed.observed import NEAR, PATH_JITTER, Observed, latest_answer
+from nagle_lab.diagnosis.observed.observed import NEAR, PATH_JITTER, Observed, answers_of, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.observed.programs import ToPeer, by_connection
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER
@@ -157,7 +157,7 @@ def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float,
     There are several such ranges: a path may vary as usual, hardly vary, or vary as that end's answers do.
     """
     fastest = observed.sender_fastest
-    answers = observed.program.reactions.answers(fastest + LINUX_TIMER)
+    answers = answers_of(observed.program.reactions, fastest, LINUX_TIMER)
     soonest, latest = round_trip_bounds(fastest)
     step = observed.setting.resolution  # times are no more exact than that
     if not observed.is_away:
