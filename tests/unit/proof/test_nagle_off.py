@@ -470,3 +470,20 @@ def test_small_data_behind_a_full_segment_need_not_wait_though_no_syn_shows_its_
 
     result = diagnose(talk(exchange, exchanges=40).segments[first:])
     assert (result.verdict, result.summary.stalls, result.quality.unresolved) == ("STALL", 20, {})
+
+
+@pytest.mark.parametrize(("held", "unresolved"), [(True, {"nagle_off_elsewhere": 15}), (False, {})])
+def test_on_a_slow_link_what_was_held_in_turn_with_what_did_not_wait_is_left_open(diagnose, held, unresolved):
+    """At the client, at 1 Mbit/s: a body passes 8 ms later for its bytes. Or it is written at its own time."""
+
+    def in_turn(c: Conversation, number: int) -> None:
+        if number % 2:
+            two_part_reply(c, ack=LATE + number % 5 * MS, body=RELEASE if held else 1 * MS + number * 7 % 60 * MS)
+        else:
+            c.client_sends(REQUEST)
+            c.server_sends(HEADER, after_ns=60 * US)
+            c.server_sends(BODY, after_ns=40 * US)
+            c.client_acks(after_ns=10 * US)
+
+    result = diagnose(talk(in_turn, exchanges=30, rtt_ns=1 * MS, ns_per_byte=8_000).seen_at("client"))
+    assert (result.verdict, result.quality.unresolved) == ("INCONCLUSIVE" if held else "CLEAN", unresolved)

@@ -14,6 +14,7 @@ from nagle_lab.diagnosis.observed.columns import (
     Numbers,
     distinct,
     groups,
+    highest,
     in_order,
     is_full,
     listed,
@@ -37,6 +38,7 @@ NO_PROBE = PROBE * 9 // 10
 NO_CHANCE = 0.001  # that so many in a row wait, or seem to, while others of that connection do not
 UNLIKELY = 0.05  # the same, if they are only left open
 SURELY_APART = 80 * US  # fastest reaction: if slower, the sender is not at the capture point, but may be near
+SLOWEST_LINK = 8 * US  # for each byte, at most: 1 Mbit/s
 STEADY = 1 / 8  # of what a path may vary: that much it varies when it is quiet
 PAUSE_VARIES = 0.05  # share: the most by which data leaves sooner or later after the same pause
 NOT_BESIDE = 2 / 3  # of the data within 3 × PAUSE_VARIES: if more is within PAUSE_VARIES, it is a usual pause
@@ -138,8 +140,18 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
     off, nothing = off.only((off.pure > 0) & (off.echo != Echo.BEFORE)), off.none
     if len(off) < REPEATED:
         return nothing
-    most, pauses = nothing, _usual_pauses(observed)
-    for low, high in _when_released(off, observed):
+    most = _most_as_soon(off, _when_released(off, observed), observed)
+    if len(most) < REPEATED and observed.is_away:  # perhaps a slow link: then its bytes take time, too
+        soonest, latest = round_trip_bounds(observed.sender_fastest)
+        slowest = latest + highest(off.released_bytes) * SLOWEST_LINK
+        most = _most_as_soon(off, [(soonest, slowest)], observed)
+    return most if len(most) >= REPEATED and follows_ack(most) is not False else nothing
+
+
+def _most_as_soon(off: Candidates, ranges: Iterable[tuple[float, float]], observed: Observed) -> Candidates:
+    """Those in the one of these ranges after the ACK, ns, in which the most are, if chance does not explain them."""
+    most, pauses = off.none, _usual_pauses(observed)
+    for low, high in ranges:
         soon = off.released_within(low, high)
         are_most = 2 * len(soon) > len(off)  # no pause ends so soon behind the ACK again and again
         if not are_most or not _is_sooner_than_woken(soon, observed):
@@ -148,7 +160,7 @@ def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
             continue
         if len(soon) > len(most) and stand_out(len(soon), off.ack_to_release, low, high):
             most = soon
-    return most if len(most) >= REPEATED and follows_ack(most) is not False else nothing
+    return most
 
 
 def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:
