@@ -347,6 +347,42 @@ def test_the_option_is_set_for_replies_that_pause(diagnose, some, seen_at, rtt):
     assert sum(result.quality.unresolved.values()) in (range(40, 47) if some else (0,))
 
 
+@pytest.mark.parametrize(
+    ("behind_tick", "held", "rtt", "seen_at", "verdict"),
+    [
+        (3300 * US, True, 1400 * US, "server", "STALL"),
+        (3300 * US, True, 1400 * US, "client", "INCONCLUSIVE"),
+        (3300 * US, False, 1400 * US, "client", "INCONCLUSIVE"),  # a slow link may take as long
+        (20 * US, False, 1400 * US, "server", "CLEAN"),
+    ],
+)
+def test_pauses_as_long_as_the_timer_hide_no_hold(diagnose, behind_tick, held, rtt, seen_at, verdict):
+    """One reply in three is held; the others wait for a timer of the program, with TCP_NODELAY, which ends in a tick
+    near that of the late ACK: before it, or so long behind it.
+
+    A program that is woken in the tick of the ACK itself sends a little later or sooner than it.
+    """
+    c = Conversation(rtt_ns=rtt)
+    c.handshake(after_ns=15 * US)
+    for number in range(90):
+        c.client_sends(REQUEST, after_ns=(2 + number % 3) * MS)
+        header = c.server_sends(HEADER, after_ns=60 * US)
+        wait, wakes = 40 * MS + number * 7 % 30 * 100 * US, number * 13 % 50 * US - 25 * US
+        at = header.ts_ns + wait + rtt
+        if held and number % 3 == 0:
+            c.client_acks(at_ns=at - rtt // 2)
+            c.server_sends(BODY, after_ns=(4 + number % 23) * US)
+        elif number % 3 == 1:
+            c.server_sends(BODY, at_ns=at + wakes - (700 * US if behind_tick > MS else 0))
+        else:
+            c.client_acks(at_ns=at - rtt // 2)
+            c.server_sends(BODY, at_ns=at + behind_tick + abs(wakes) * (2 if behind_tick > MS else 1))
+        c.client_acks(after_ns=20 * US)
+    result = diagnose(c.seen_at(seen_at))
+    assert result.verdict == verdict
+    assert result.summary.stalls in (range(27, 31) if verdict == "STALL" else (0,))
+
+
 @pytest.mark.parametrize("some", [True, False], ids=["some replies", "all"])
 @pytest.mark.parametrize(
     ("rtt", "jitter", "seen_at"),

@@ -23,14 +23,14 @@ from nagle_lab.diagnosis.observed.columns import (
     rows_where,
     total,
 )
-from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, MOST_LOOKED_AT, REPEATED
+from nagle_lab.diagnosis.observed.enough import A_FEW, COMPARABLE, CONCLUSIVE, HARDLY_ANY, MOST_LOOKED_AT, REPEATED
 from nagle_lab.diagnosis.observed.observed import NEAR, PATH_JITTER, Observed, answers_of, latest_answer
 from nagle_lab.diagnosis.observed.paths import round_trip_bounds, slack
 from nagle_lab.diagnosis.observed.programs import ToPeer, by_connection
 from nagle_lab.diagnosis.proof.late_acks import LINUX_TIMER
 from nagle_lab.diagnosis.proof.outcomes import Ground, Hold, Judged, Obstacle, Rejected
-from nagle_lab.diagnosis.proof.pauses import PAUSE, follows_ack, sent_later, stand_out
-from nagle_lab.diagnosis.proof.release_times import FINE, SOONEST_WOKEN, slowest_release
+from nagle_lab.diagnosis.proof.pauses import PAUSE, SPAN, follows_ack, is_chance, sent_later, stand_out
+from nagle_lab.diagnosis.proof.release_times import FINE, HELD, SOONEST_WOKEN, slowest_release
 from nagle_lab.tcp.events import MS, PROBE, US, Echo
 
 # What comes later behind the trigger may be a loss probe, which sends what is held (RFC 8985 §7.3): it shows nothing.
@@ -42,6 +42,7 @@ SLOWEST_LINK = 8 * US  # for each byte, at most: 1 Mbit/s
 STEADY = 1 / 8  # of what a path may vary: that much it varies when it is quiet
 PAUSE_VARIES = 0.05  # share: the most by which data leaves sooner or later after the same pause
 NOT_BESIDE = 2 / 3  # of the data within 3 × PAUSE_VARIES: if more is within PAUSE_VARIES, it is a usual pause
+APART_AWAY = 2  # times the width in which releases may pass: for that long after it hardly anything else passes
 OFTEN = 0.5  # times the candidates: if more data did not wait on a connection, it does not wait for ACKs
 OFTEN_AWAY = 0.25  # the same away from the sender, three times and more: there what the path keeps looks held
 # The same for a program if packets are astray and timestamps do not tell which; and the data must be more than
@@ -112,13 +113,35 @@ def reject_as_off(off: Candidates, observed: Observed, judged: Judged) -> None:
     cleared again and again. This counts as held if it leaves its host sooner than from any program that sleeps;
     otherwise it is left open.
     """
-    as_if_held = _as_if_held(off, observed)
+    as_if_held, sooner = _as_if_held(off, observed), _sooner_than_pauses(off, observed)
+    if len(sooner) > len(as_if_held) or (len(sooner) and not _is_sooner_than_woken(as_if_held, observed)):
+        as_if_held = sooner
     if _is_sooner_than_woken(as_if_held, observed):
         hold = Hold.up_to(as_if_held.trigger_to_ack)
         judged.accept(as_if_held, Ground.REPETITION_AT_SENDER, hold)
     else:
         judged.leave_open(as_if_held, Obstacle.NAGLE_OFF_ELSEWHERE)
-    judged.reject(off - as_if_held, Rejected.NAGLE_OFF)
+    rest = off - as_if_held
+    unsure = rest.only((rest.pure > 0) & (rest.ack_to_release <= HELD)) if as_if_held is sooner else rest.none
+    judged.leave_open(unsure, Obstacle.NAGLE_OFF_ELSEWHERE)
+    judged.reject(rest - unsure, Rejected.NAGLE_OFF)
+
+
+def _sooner_than_pauses(off: Candidates, observed: Observed) -> Candidates:
+    """Those at their sender that come sooner than from any program that sleeps, if they are more than pauses explain
+    that end at any time.
+
+    A pause as long as the peer's timer may end in the same tick of one kernel, but then more come a little later: a
+    program is woken in that tick, too.
+    """
+    times = off.ack_to_release
+    soon = off.only((off.pure > 0) & (off.echo != Echo.BEFORE) & (times <= SOONEST_WOKEN))
+    if not _is_sooner_than_woken(soon, observed):
+        return off.none
+    a_little_later = total((times > SOONEST_WOKEN) & (times <= 2 * SOONEST_WOKEN))
+    if 2 * a_little_later > len(soon) or is_chance(len(soon), times, SOONEST_WOKEN, SOONEST_WOKEN, SPAN):
+        return off.none
+    return soon
 
 
 def _is_sooner_than_woken(c: Candidates, observed: Observed) -> bool:
@@ -128,7 +151,10 @@ def _is_sooner_than_woken(c: Candidates, observed: Observed) -> bool:
     own = observed.program.reactions
     if not own.handshake and own.fastest >= NEAR:
         return False  # nothing but these releases shows that their sender is near
-    return percentile(c.ack_to_release, 90) <= SOONEST_WOKEN
+    soon = c.ack_to_release
+    return (
+        percentile(soon, 50) > 0 and percentile(soon, 90) <= SOONEST_WOKEN
+    )  # stamped with the ACK: not yet released
 
 
 def _as_if_held(off: Candidates, observed: Observed) -> Candidates:
@@ -154,13 +180,29 @@ def _most_as_soon(off: Candidates, ranges: Iterable[tuple[float, float]], observ
     for low, high in ranges:
         soon = off.released_within(low, high)
         are_most = 2 * len(soon) > len(off)  # no pause ends so soon behind the ACK again and again
-        if not are_most or not _is_sooner_than_woken(soon, observed):
+        is_sure = are_most and _is_sooner_than_woken(soon, observed)
+        if not is_sure and not _stand_alone(soon, off, low, high):
             soon = soon.only(_is_no_pause(soon, pauses))
         if len(sent_later(soon, off, observed)) > A_FEW * len(soon):
             continue
         if len(soon) > len(most) and stand_out(len(soon), off.ack_to_release, low, high):
             most = soon
     return most
+
+
+def _stand_alone(soon: Candidates, off: Candidates, low: float, high: float) -> bool:
+    """Whether hardly any data passes just before or behind those that come ``low`` to ``high`` ns after the ACK.
+
+    Pauses that end at any time do so before and after as well. One that ends in the same tick as the peer's timer
+    ends with it each time, but near the sender a program is woken later then.
+    """
+    if len(soon) < CONCLUSIVE:
+        return False
+    times, width = off.ack_to_release, high - low
+    span = SPAN[0] if high < PAUSE else APART_AWAY
+    beside = total((times >= low - width) & (times < low)) + total((times > high) & (times <= high + span * width))
+    is_soon = high >= PAUSE or percentile(soon.ack_to_release, 50) <= SOONEST_WOKEN
+    return is_soon and beside <= HARDLY_ANY * len(soon)
 
 
 def _when_released(off: Candidates, observed: Observed) -> Iterable[tuple[float, float]]:
