@@ -740,6 +740,23 @@ def test_on_a_fast_machine_what_is_released_in_forty_microseconds_was_not(diagno
     assert diagnose(c.segments).verdict == verdict
 
 
+@pytest.mark.parametrize(("slowest_us", "verdict"), [(160, "INCONCLUSIVE"), (60, "STALL")])
+def test_on_a_fast_machine_most_releases_of_a_kernel_are_no_slower_than_a_few(diagnose, slowest_us, verdict):
+    """A program whose timer ends in the tick of the delayed ACK is sometimes woken within 18 µs, but mostly later."""
+    c = Conversation()
+    c.handshake(after_ns=6 * US)
+    for number in range(60):
+        c.client_sends(REQUEST)
+        c.server_acks(after_ns=6 * US)
+        c.server_sends(HEADER, after_ns=200 * US)
+        c.client_acks(after_ns=LATE + number % 5 * MS)
+        later = (number * 13 % 60 / 60) ** 4 * slowest_us * US
+        c.server_sends(BODY, after_ns=(18 + number * 7 % 20) * US + round(later))
+        c.client_acks(after_ns=20 * US)
+        c.pause(5 * MS)
+    assert diagnose(c.segments).verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("begun_late", "early_us", "verdict"),
     [

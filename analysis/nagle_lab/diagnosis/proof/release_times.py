@@ -23,6 +23,7 @@ SYN_ANSWERS, SYN_ANSWERS_AT_PEER = 2, 3
 # On a fast machine kernels take less. If no release is sooner than a woken program, and they are not alike, kernels
 # took up to two of its answers to a SYN, woken relays four and more.
 SURELY_SYN_ANSWERS = 3
+SPREADS = 3  # times the median: the ninth decile of what a kernel releases at the sender is no later
 SLOWEST_AT_PEER = 100 * US  # but the limit is no longer than this, unless they are alike
 # A stack in user space sleeps, too, and its own ACKs take SLOW_STACK or more (SOMETIMES_SLOW without timestamps). Its
 # limit is SLOW_STACK_SYN_ANSWERS of its answers to a SYN, if data also comes early where the ACK comes early; but no
@@ -86,7 +87,8 @@ def _slowest_at_sender(near: Candidates, observed: Observed) -> float:
     if _are_alike(near, observed):
         return max(HELD_ALIKE, min(SYN_ANSWERS * surely_slow, AT_PEER_ALIKE)) if is_known else HELD_ALIKE
     limit = max(HELD, min(SYN_ANSWERS * surely_slow, AT_PEER if is_known else HELD_ALIKE))
-    if not observed.program.reactions.handshake or not _is_none_sooner_than_woken(near):
+    is_woken = _is_none_sooner_than_woken(near) or _vary_like_a_program(near)
+    if not observed.program.reactions.handshake or not is_woken:
         return limit
     return limit if _early_releases_are_as_soon_as_syns(observed) else min(limit, SURELY_SYN_ANSWERS * usual)
 
@@ -147,6 +149,14 @@ def _are_alike(near: Candidates, observed: Observed) -> bool:
 
 def _is_none_sooner_than_woken(near: Candidates) -> bool:
     return len(near) >= SOME_ALIKE and percentile(near.ack_to_release, 10) >= SOONEST_WOKEN
+
+
+def _vary_like_a_program(near: Candidates) -> bool:
+    """Whether most are no sooner than from a woken program, and the slower ones much slower than most."""
+    if len(near) < SOME_ALIKE:
+        return False
+    usual = percentile(near.ack_to_release, 50)
+    return usual >= SOONEST_WOKEN and percentile(near.ack_to_release, 90) > SPREADS * usual
 
 
 def usual_release(near: Candidates, resolution: int) -> float:
