@@ -87,6 +87,13 @@ def test_a_clean_screen_names_the_ends_and_no_step_that_says_nothing(tmp_path, c
     assert "\nnext " not in clean_on_both_sides.err
 
 
+@pytest.mark.parametrize("options", [[], ["--both-sides"]])
+def test_a_command_without_traffic_is_told_what_opens_none(tmp_path, options):
+    err = " ".join(guard(tmp_path, *options, command=["true"]).err.split())
+    assert "next see that it opens a TCP connection over loopback" in err and "go test without -count=1" in err
+    assert "next see" not in guard(tmp_path, *options, command=["false"]).err
+
+
 def test_every_view_says_how_it_was_recorded(clean):
     ended, folder = clean
     pages = (folder / "page.html").read_text(), (folder / "page.md").read_text()

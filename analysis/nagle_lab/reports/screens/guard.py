@@ -125,19 +125,27 @@ def show_guarded(run: JudgedCommand, reported: ReportedCapture, screen: Console)
         screen.print(facts([("next", step)]))
 
 
+_LET_IT_CONNECT = (
+    "see that it opens a TCP connection over loopback: a test that is skipped or cached (go test without -count=1) "
+    "opens none, and what runs in containers, in namespaces of its own (pytest --nagle) or over UNIX sockets is "
+    "not recorded"
+)
+
+
 def _next(run: JudgedCommand) -> str:
-    """Which further run would show more."""
+    """Which further run would show more, or what to see to before it."""
+    is_silent = run.missing is Missing.TRAFFIC and not run.guarded.outcome.status
     if run.writes:
         return "make one of these changes and run it again, with --both-sides to see what protects it then"
     if run.result.stalls:
         return "run it again with --trace: it names the two lines of code behind each stall"
     if run.both_sides:
-        return ""
+        return _LET_IT_CONNECT if is_silent else ""
     if run.result.verdict is Verdict.CLEAN:
         return "run it once with --both-sides: it says whether TCP_NODELAY is what protects this"
     if run.missing is Missing.SECOND_WRITE and not run.guarded.outcome.status:
         return "if single writes are your fix, run it again with --both-sides: CLEAN then proves that they protect it"
-    return ""
+    return _LET_IT_CONNECT if is_silent else ""
 
 
 def to_paste(run: JudgedCommand, software: NodelaySetting | None) -> list[tuple[str, list[str]]]:
