@@ -74,6 +74,22 @@ def test_every_edge_is_located_exactly(first, last):
     assert [edge.blurs for edge in found.edges] == [[]] * len(edges)
 
 
+def test_an_interrupted_search_says_between_which_sizes_the_edge_is():
+    found = SweepSeries("writes", "nagle", 6379)
+    asked = iter(range(12))  # nine doubling sizes, and three steps of the search
+
+    def measure(size: int) -> SweepPoint:
+        if next(asked, None) is None:
+            raise KeyboardInterrupt
+        return band(64, 1447)(size)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_through(found, 64, 16384, measure)
+    text = shown(found)
+    assert "stops stalling between VALUE_BYTES=1408 and 1536: interrupted while locating where" in text
+    assert "no stall at any size" not in text
+
+
 def test_a_band_between_two_doublings_is_not_seen_and_that_is_not_denied():
     found = series(band(1387, 1500))
     assert found.edges == []

@@ -122,6 +122,14 @@ class SweepSeries:
         steps = (point for point in self.points[self.doubled :] if point.size in edges or point.verdict is None)
         return sorted([*self.points[: self.doubled], *steps], key=lambda point: point.size)
 
+    def unlocated(self) -> Iterator[tuple[SweepPoint, SweepPoint]]:
+        """Neighbouring sizes with different verdicts, and no edge between them: the search was interrupted."""
+        edges = {edge.below.size for edge in self.edges}
+        told = sorted((point for point in self.points if point.verdict), key=lambda point: point.size)
+        for below, above in pairwise(told):
+            if below.verdict is not above.verdict and below.size not in edges:
+                yield below, above
+
 
 MakePoint = Callable[[int], SweepPoint]
 

@@ -46,14 +46,18 @@ def cells(point: SweepPoint) -> list[str]:
 
 def edges_in_words(parameter: str, series: SweepSeries) -> Iterator[tuple[str, list[str]]]:
     """Each edge of a series in words, and what explains or blurs it; or that there is none."""
-    if not series.edges:
-        verdicts = {point.verdict for point in series.points} - {None}
+    verdicts = {point.verdict for point in series.points} - {None}
+    unlocated = list(series.unlocated())
+    if not series.edges and not unlocated:
         low, high = series.points[0].size, max(point.size for point in series.points)
         always = "stalls at every size" if verdicts == {Verdict.STALL} else "no stall at any size"
         yield (f"{always} measured, {low} to {high}" if verdicts else "no run tells"), []
     for edge in series.edges:
         blurs = [f"NOT SHARP: {line}" for line in edge.blurs]
         yield _headline(parameter, edge), [*explanation(edge, parameter), *blurs]
+    for below, above in unlocated:
+        change = "starts to stall" if below.verdict is Verdict.CLEAN else "stops stalling"
+        yield f"{change} between {parameter}={below.size} and {above.size}: interrupted while locating where", []
 
 
 def _headline(parameter: str, edge: Edge) -> str:
