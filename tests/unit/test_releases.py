@@ -7,15 +7,17 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import Exit, NagleLabError
 from nagle_lab.experiments.software import installs, releases
 from nagle_lab.experiments.software.guarded import BothSides, JudgedCommand, Protection
-from nagle_lab.experiments.software.releases import TriedRelease, code_of, flips, span
+from nagle_lab.experiments.software.releases import ReleaseSpan, TriedRelease, code_of, flips, span
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.guard.recording.run_command import Guarded
+from nagle_lab.reports.experiments.releases import show_releases
 from support.repository import REFERENCE
 
 KNOWN = ["0.9", "0.10", "0.11", "0.12", "1.0"]
@@ -29,6 +31,10 @@ def registry(monkeypatch):
 def test_a_span_is_in_the_order_of_the_releases():
     assert span("pypi:x", "0.9..0.11").versions == ["0.9", "0.10", "0.11"]
     assert span("npm:@scope/x", "1.0..1.0").versions == ["1.0"]
+
+
+def test_zeros_at_the_end_of_a_version_do_not_matter():
+    assert span("pypi:x", "0.12.0..1").versions == ["0.12", "1.0"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +90,21 @@ def test_where_the_verdict_changes(verdicts, changes, code):
     ones = tried(*verdicts)
     assert [after.version for _, after in flips(ones)] == changes
     assert code_of(ones) == code
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "says"),
+    [
+        (["CLEAN", "CLEAN"], "The verdict is the same in all of them.\n"),
+        (["CLEAN", "failed"], "The verdict is the same in all of them that could be tried.\n"),
+        (["CLEAN", "INCONCLUSIVE"], "No change between STALL and CLEAN was seen, but not all of them are decided.\n"),
+        (["absent"], "None of them could be tried.\n"),
+    ],
+)
+def test_what_is_said_if_nothing_changes(capsys, verdicts, says):
+    ones = tried(*verdicts)
+    show_releases(ReleaseSpan("pypi", "x", [one.version for one in ones]), ones, Console(width=100))
+    assert capsys.readouterr().out.endswith(says)
 
 
 def test_the_screen_and_the_json(monkeypatch, run, tmp_path):

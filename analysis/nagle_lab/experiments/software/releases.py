@@ -1,5 +1,6 @@
 """One program against release after release of a package: where does the verdict change?"""
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ def span(package: str, between: str) -> ReleaseSpan:
             f"{between}: name the first and the last release with two dots between them, as 1.2.0..1.4.0"
         )
     known = releases(ecosystem, name)
+    by_short = {_short(version): version for version in known}
+    first, last = (each if each in known else by_short.get(_short(each), each) for each in (first, last))
     for version in (first, last):
         if version not in known:
             near = ", ".join(known[-5:]) or "none"
@@ -57,6 +60,11 @@ def span(package: str, between: str) -> ReleaseSpan:
     if begin > end:
         raise NagleLabError(f"{between}: {first} is newer than {last}: name the older one first")
     return ReleaseSpan(ecosystem, name, known[begin : end + 1])
+
+
+def _short(version: str) -> str:
+    """The version without zeros at its end, with which it is the same one (PEP 440): 1.2 is 1.2.0."""
+    return re.sub(r"(\.0)+$", "", version)
 
 
 def try_each(

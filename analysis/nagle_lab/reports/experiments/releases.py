@@ -1,11 +1,12 @@
 """Release after release: a table, and where the verdict changes."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.experiments.software.releases import ReleaseSpan, TriedRelease, flips
 from nagle_lab.reports.screens.terminal import STYLE, ruled_table
@@ -28,10 +29,18 @@ def show_releases(span: ReleaseSpan, tried: Sequence[TriedRelease], screen: Cons
         screen.print(
             Text(f"{after.version}: {before.verdict} → {after.verdict}, after {before.version}{between}", "bold")
         )
-    if not any(one.verdict for one in tried):
-        screen.print(Text("None of them could be tried."))
-    elif not changes:
-        screen.print(Text("The verdict is the same in all of them that could be tried."))
+    if not changes:
+        screen.print(Text(_without_change({one.verdict for one in tried})))
+
+
+def _without_change(verdicts: Set[Verdict | None]) -> str:
+    """What to say if nothing changes between STALL and no STALL; None is the verdict of a release without one."""
+    known = verdicts - {None}
+    if not known:
+        return "None of them could be tried."
+    if len(known) > 1:
+        return "No change between STALL and CLEAN was seen, but not all of them are decided."
+    return f"The verdict is the same in all of them{' that could be tried' if None in verdicts else ''}."
 
 
 def _figures(release: TriedRelease) -> list[str]:
