@@ -18,6 +18,7 @@ from nagle_lab.fleet.schedule import run
 from nagle_lab.fleet.schema import TABLES, columns_of
 from nagle_lab.fleet.series import series_of
 from nagle_lab.fleet.workers import workers_of
+from nagle_lab.reports.html.fleet import fleet_page
 from support.repository import CAPTURES, REPOSITORY
 from support.stalls import stalled
 from support.synthetic import SECOND, Conversation, pcap_bytes
@@ -133,6 +134,8 @@ def test_a_stall_that_several_hosts_recorded_is_counted_once(tmp_path):
     (lost,) = store.ask("SELECT sum(wait_ms) / 1000 FROM stalls WHERE series NOT LIKE 'server/%'").rows[0]
     totals = overview(store).totals
     assert (totals["stalls"], totals["lost_s"]) == (60, pytest.approx(lost))
+    page = fleet_page(overview(store), "out")
+    assert f" {totals['stalled']} stalled; those that several hosts recorded count for each host." in page
     days = answers(store, "cost-per-day")
     assert sum(row["stalls"] for row in days) == 60 == sum(row["stalls"] for row in answers(store, "by-hour"))
     assert sum(row["lost_s"] for row in days) == pytest.approx(lost, abs=0.2)
