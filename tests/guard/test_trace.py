@@ -136,6 +136,19 @@ def test_ctrl_c_while_it_is_traced_is_the_end_of_it(tmp_path):
     assert running.returncode == 1 and "STALL" in err and "the traced run was interrupted" in err, err
 
 
+def test_ctrl_c_before_it_is_traced_is_the_end_of_it(tmp_path):
+    """The command does not run again; what it has shown is said."""
+    runs, served = tmp_path / "runs", tmp_path / "served"
+    one = shlex.join([sys.executable, "-I", str(program(tmp_path, "server.py", SERVER)), "two-writes"])
+    command = [*GUARD, "--trace", "--", "sh", "-c", f"echo >> {runs}; {one}; echo >> {served}; sleep 60"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0) as running:
+        assert within(60, served.exists)
+        os.killpg(running.pid, signal.SIGINT)
+        _, err = running.communicate(timeout=50)
+    assert runs.read_text() == "\n"
+    assert running.returncode == 130 and "STALL" in err and "interrupted, so it did not run again" in err, err
+
+
 def test_a_program_that_waits_for_its_child_of_vfork_is_ended_too(tmp_path):
     """It does not stop for strace, which would wait for that without end, while standard input stays open."""
     runs, waits = tmp_path / "runs", tmp_path / "waits.txt"

@@ -28,6 +28,7 @@ from nagle_lab.guard.tracing.strace_output import read_trace
 TRACED, STACKED = "traced", "stacks"  # folders of the second and the third run, in that of the first
 _PROGRAMS = "programs"  # in the third folder: copies of programs, until their lines are known
 _SLOWER, _AT_LEAST_S = 20, 60.0
+_NOT_AGAIN = "the command was interrupted, so it did not run again; to trace one that does not end, use --time-limit"
 
 
 def with_writes(
@@ -41,10 +42,13 @@ def with_writes(
     """The run, with the two writes of each stall if it is a STALL; the verdict is that of the first run.
 
     The command runs once more; twice if some of it is native code, or its interpreter loaded no hook. Raises
-    KeyboardInterrupt if a signal such as Ctrl-C's came to one of these runs, and none to the first.
+    KeyboardInterrupt if a signal such as Ctrl-C's came to one of these runs. If one came to the first, there is no
+    other.
     """
     if first.result.verdict is not Verdict.STALL:
         return first
+    if first.guarded.outcome.interrupted:
+        return replace(first, writes=no_writes(first.result, _NOT_AGAIN))
     if why := strace_command.why_no_command():
         return replace(first, writes=no_writes(first.result, why))
     most_s = longest_s(first.guarded.outcome.took_s) if limit_s is None else limit_s
@@ -85,7 +89,7 @@ class _UnderStrace:
         guarded = run(
             command, folder, limit_s=self.most_s, network=self.network, programs=programs, under_strace=True, **where
         )
-        if guarded.outcome.interrupted and not self.first.outcome.interrupted:
+        if guarded.outcome.interrupted:
             raise KeyboardInterrupt
         try:
             trace = read_trace(folder / strace_command.CALLS)
