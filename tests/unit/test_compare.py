@@ -14,6 +14,7 @@ from nagle_lab.diagnosis.analysis import analyze
 from nagle_lab.errors import Exit
 from nagle_lab.experiments.comparison import QUANTITIES, Subject, compare, compared, gain
 from nagle_lab.reports.experiments.comparison import show_comparison
+from nagle_lab.reports.files.markdown import escaped
 from support.repository import REFERENCE
 from support.run_folders import change
 from support.schemas import check
@@ -172,7 +173,10 @@ def test_an_invalid_run_has_no_figures_and_no_gain(run, tmp_path):
     assert code == Exit.UNUSABLE
     assert set(found["subjects"][1]["figures"].values()) == {None}
     assert all(gain["ratio"] is None for gain in found["gains"][0].values())
-    assert "against" not in run("compare", OFF, lossy)[1]
+    _, out, _ = run("compare", OFF, lossy, "--markdown", page := tmp_path / "page.md")
+    assert "against" not in out and "\n\n\n" not in out
+    reason = found["subjects"][1]["reason"]
+    assert reason in " ".join(out.split()) and f": {escaped(reason)}\n" in page.read_text()
 
 
 @pytest.mark.parametrize("width", [100, 60])

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
+from nagle_lab.diagnosis.result.verdict import Verdict
 from nagle_lab.errors import printable
 from nagle_lab.experiments.comparison import QUANTITIES, Comparison, Difference, Gain, Quantity, Subject
 from nagle_lab.reports.files.markdown import escaped, table
@@ -36,6 +38,8 @@ def show_comparison(comparison: Comparison, screen: Console) -> None:
         heads = _heads([names[i] for i in columns], rows, screen.width, columns)
         for i, head in zip(columns, heads, strict=True):
             screen.print(_heading(subjects[i], head if head in tuple(LETTERS) else ""))
+            if why := _why_without_figures(subjects[i]):
+                screen.print(Padding(Text(printable(why)), (0, 0, 0, 2)))
         words = [""] if len(columns) == 2 else []
         figures = ruled_table("", *heads, *words, words=1)
         for column in figures.columns[: 1 + len(columns)]:
@@ -45,9 +49,9 @@ def show_comparison(comparison: Comparison, screen: Console) -> None:
         for row in rows:
             figures.add_row(*map(Text, row))
         screen.print("", figures, "", sep="\n")
-    for line in sentences(comparison):
-        screen.print(Text(printable(line), "bold"))
-    screen.print(Text("\nWhat differs", "bold"))
+    if gained := list(sentences(comparison)):
+        screen.print(*(Text(printable(line), "bold") for line in gained), "", sep="\n")
+    screen.print(Text("What differs", "bold"))
     if comparison.differences:
         rows = difference_rows(comparison)[:_MOST]
         differences = ruled_table("", *_heads(names, rows, screen.width, range(len(names))))
@@ -106,6 +110,11 @@ def _heading(subject: Subject, letter: str) -> Text:
     where = f"  {printable(subject.source)}" if subject.is_run else ""
     label, name = f"  {letter}: " if letter else "  ", (printable(subject.name), "bold")
     return Text.assemble(verdict, label, name, (where, "dim"), unexpected)
+
+
+def _why_without_figures(subject: Subject) -> str:
+    """Why a verdict tells neither way, and what to do then; empty for STALL and CLEAN."""
+    return "" if Verdict(subject.verdict).is_conclusive else subject.reason
 
 
 def sentences(comparison: Comparison) -> Iterator[str]:
@@ -189,6 +198,8 @@ def markdown(comparison: Comparison) -> str:
     figures = (row.cells() for row in figure_rows(comparison, range(len(names))))
     lines = [f"## {' · '.join(names)}", ""]
     lines += [f"- **{escaped(line)}**" for line in sentences(comparison)]
+    reasons = zip(names, map(_why_without_figures, subjects), strict=True)
+    lines += [f"- {name}: {escaped(why)}" for name, why in reasons if why]
     lines += ["", *table(["", *names, *words], [verdicts, *figures], words=[0]), ""]
     if comparison.differences:
         rows = ([escaped(cell) for cell in row] for row in difference_rows(comparison))
