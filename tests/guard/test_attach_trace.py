@@ -177,6 +177,7 @@ def test_a_python_program_that_runs_and_goes_on(tmp_path):
     group = writes["groups"][0]
     assert group["trigger"]["process"] == process.pid != group["trigger"]["thread"] == group["held"]["thread"]
     assert f"no line {group['held']['command']} (process {process.pid}) was running before it was traced, and" in err
+    assert "TCP_NODELAY in Python, which wrote what was held" in err and "Which software it is" not in err
     assert "loads what names its lines only when it starts: for its lines run it by nagle-lab guard --trace" in err
     assert "TCP_NODELAY not set while it was traced; the connection began before that" in err
     assert writes["untraced_exchanges"] >= 10 and writes["untraced_stalled_exchanges"] >= 9, "1.25 s without strace"

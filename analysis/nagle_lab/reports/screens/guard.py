@@ -151,6 +151,8 @@ def _next(run: JudgedCommand) -> str:
 def to_paste(run: JudgedCommand, software: NodelaySetting | None) -> list[tuple[str, list[str]]]:
     """The lines to paste; for a guarded command, which has ended with its namespace, only what its code must set."""
     if not run.guarded.command:
+        if not software and run.writes and (traced := _languages(run.writes)):
+            return commands(run.result, traced[0][0], known_by=traced[0][1])
         return commands(run.result, software)
     if cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
