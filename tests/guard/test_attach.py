@@ -40,6 +40,12 @@ def test_a_process_for_some_seconds(elsewhere):
     assert code == 1
     assert f" STALL   process {elsewhere} " in err
     assert f" exchanges waited for a delayed ACK: the server (127.0.0.1:{PORT})" in err
+    enter = f"nsenter -t {elsewhere} -n "  # on this host the same address is another loopback
+    assert "In a shell on this host, as root, to see which program holds" in err and "captured host" not in err
+    assert f"\n{enter}ss -tlnp 'sport = :{PORT}'" in err
+    (route,) = (line for line in err.splitlines() if line.endswith(" quickack 1"))
+    assert route.startswith(f"{enter}ip route replace table local $({enter}ip route show table local match 127.0.0.1")
+    assert f"# to undo it: {enter}ip route replace table local $({enter}ip route show" in err
 
 
 def test_ctrl_c_ends_the_recording_and_reports(elsewhere):

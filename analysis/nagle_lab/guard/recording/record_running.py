@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,14 @@ def record_running(
         raise NagleLabError(outcome.problem)
     if outcome.problem and outcome.status is None:
         raise NagleLabError(f"{target} cannot be recorded ({outcome.problem}){_todo(way, outcome.problem)}")
-    return Guarded(folder, way.name, outcome, what=str(target))
+    return Guarded(folder, way.name, outcome, what=str(target), enter=_enter(target.pid, container))
+
+
+def _enter(pid: int | None, container: str) -> str:
+    """What a shell on this host writes before a command to run it in that network namespace; empty for this one."""
+    of_container = f"$(docker inspect -f '{{{{.State.Pid}}}}' {shlex.quote(container)})" if container else ""
+    process = of_container if pid is None else pid
+    return f"nsenter -t {process} -n " if process else ""
 
 
 def _todo(way: Way, problem: str) -> str:

@@ -38,6 +38,7 @@ class Guarded:
     outcome: Outcome
     command: Sequence[str] = ()  # empty: running software was recorded
     what: str = ""  # that software; empty for a command
+    enter: str = ""  # what a shell writes before a command to run it in the network namespace of that software
 
     @property
     def capture(self) -> Path:

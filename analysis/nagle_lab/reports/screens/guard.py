@@ -1,5 +1,6 @@
 """A guarded command: its screen, and its JSON ``nagle-lab-guard/1``."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.reports.screens.terminal import facts, show_capture
-from nagle_lab.reports.words.next_steps import commands, ends, setting_of
+from nagle_lab.reports.words.next_steps import CAPTURED_HOST, IN_THE_CAPTURE, commands, ends, setting_of
 from nagle_lab.reports.words.phrases import server_ports
 from nagle_lab.reports.words.reported import ReportedCapture
 from nagle_lab.reports.words.writes_text import MOST_GROUPS
@@ -151,9 +152,10 @@ def _next(run: JudgedCommand) -> str:
 def to_paste(run: JudgedCommand, software: NodelaySetting | None) -> list[tuple[str, list[str]]]:
     """The lines to paste; for a guarded command, which has ended with its namespace, only what its code must set."""
     if not run.guarded.command:
-        if not software and run.writes and (traced := _languages(run.writes)):
-            return commands(run.result, traced[0][0], known_by=traced[0][1])
-        return commands(run.result, software)
+        traced = _languages(run.writes) if run.writes and not software else []
+        what, known_by = traced[0] if traced else (software, IN_THE_CAPTURE)
+        blocks = commands(run.result, what, known_by=known_by)
+        return [_entered(*block, run.guarded.enter) for block in blocks] if run.guarded.enter else blocks
     if cleared(run.writes):
         return []  # it was set already: the remedy says what takes it away
     if run.writes and run.writes.groups:
@@ -164,6 +166,16 @@ def to_paste(run: JudgedCommand, software: NodelaySetting | None) -> list[tuple[
             run.result, named[0], running=False, known_by=f"the language of {named[1]}, if that holds the data"
         )
     return commands(run.result, software, running=False)
+
+
+_COMMAND = re.compile(r"(?<![^(; ])(?=(?:ip|ss|tcpdump|nagle-lab) )")  # where one begins in a line to paste
+
+
+def _entered(about: str, lines: list[str], enter: str) -> tuple[str, list[str]]:
+    """What to paste, for the network namespace that was recorded: its loopback is not that of this host."""
+    if CAPTURED_HOST not in about:
+        return about, lines
+    return about.replace(CAPTURED_HOST, "this host"), [_COMMAND.sub(lambda _: enter, line) for line in lines]
 
 
 def language_of_command(command: Sequence[str]) -> tuple[NodelaySetting, str] | None:

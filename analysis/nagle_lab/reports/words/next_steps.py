@@ -68,6 +68,8 @@ _SERVER_OR_PATH = (
     "server, profile it, or capture its own connections (database, upstream) with -i any there"
 )
 
+CAPTURED_HOST = "the captured host"  # where an end on a loopback is
+
 _Block = tuple[str, list[str]]  # what lines are for, and the lines to paste
 
 _MANY = 10  # exchanges, in one of which it held data
@@ -418,7 +420,7 @@ def _there(end: NamedEnd | Endpoint) -> str:
 
 
 def _host(end: NamedEnd | UndecidedEnd | Endpoint) -> str:
-    return "the captured host" if ipaddress.ip_address(end.ip).is_loopback else end.ip
+    return CAPTURED_HOST if ipaddress.ip_address(end.ip).is_loopback else end.ip
 
 
 def _find(held: NamedEnd | Endpoint, delayed: NamedEnd | Endpoint) -> str:
