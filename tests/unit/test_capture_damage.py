@@ -245,7 +245,7 @@ def epb(interface: int = 0, captured: int = 0) -> bytes:
     ("content", "kind", "says"),
     [
         (PCAP[:-1], "truncated", "the file ends in the middle of the record: kept the 6 packets"),
-        (PCAP[:-1], "truncated", "before it; stop tcpdump (Ctrl-C) before its file is copied"),
+        (PCAP[:-1], "truncated", "stop tcpdump (Ctrl-C) before its file is copied, and leave room on its disk"),
         (
             PCAP + bytes(50),
             "damaged",

@@ -342,7 +342,7 @@ class _File:
         elif stopped:
             of = " of its decompressed data" if self._decompressed else ""
             is_cut = stopped.kind is TroubleKind.TRUNCATED and self.name != STDIN_NAME
-            to_do = "; stop tcpdump (Ctrl-C) before its file is copied" if is_cut else ""
+            to_do = "; stop tcpdump (Ctrl-C) before its file is copied, and leave room on its disk" if is_cut else ""
             text = f"{self.name}: at byte {stopped.position:,}{of} {stopped.what}: {kept}{to_do}"
             self.facts.warn(stopped.kind, text)
         if changed := self._stored.changed:

@@ -17,7 +17,7 @@ from nagle_lab.diagnosis.result.spread import plural
 from nagle_lab.diagnosis.result.verdict import ENOUGH_EXCHANGES, Verdict
 from nagle_lab.diagnosis.result.writes import Write, Writes
 from nagle_lab.evidence.software import NodelaySetting, setting_by_file, setting_by_library, setting_by_name
-from nagle_lab.experiments.software.guarded import JudgedCommand, Protection
+from nagle_lab.experiments.software.guarded import JudgedCommand, Protection, recording_gap
 from nagle_lab.guard.recording.job import Outcome
 from nagle_lab.guard.recording.run_command import Guarded
 from nagle_lab.reports.screens.terminal import facts, show_capture
@@ -103,6 +103,8 @@ def about_guarded(run: JudgedCommand) -> list[tuple[str, str]]:
     about = [("ran in", run.guarded.way), ("segments", _segments(outcome))]
     if not run.guarded.command:
         about[0] = ("recorded", f"{run.guarded.way}, for {outcome.took_s:.1f} s")
+    if run.result.verdict is Verdict.STALL and (gap := recording_gap(outcome)):  # otherwise it is the reason
+        about.append(("incomplete", gap))
     judged = run.selection.of(run.result)
     if len(judged) < len(run.result.connections):
         every = len(run.result.connections)
