@@ -153,4 +153,4 @@ def test_the_kernel_says_that_the_data_waited(stalls):
     """However late a busy machine lets it go."""
     grounds, hold = (stalls[0].report["result"]["summary"][name] for name in ("grounds", "hold_ms"))
     assert grounds["seen_waiting"] >= 3, grounds  # a busy machine asks the kernel less often
-    assert hold["low"] > 10
+    assert hold["low"] > 0  # without the kernel's answers it would be 0

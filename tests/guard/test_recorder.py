@@ -207,6 +207,11 @@ WAITS_FOR_THE_ACK = textwrap.dedent("""
 def test_a_program_that_waits_for_the_ack_itself_is_not_accused_though_it_never_sleeps(tmp_path):
     # It keeps a processor busy; the recorder, which has to ask the kernel in time, comes first.
     ended = guard(tmp_path, command=["nice", "-n", "5", sys.executable, "-c", WAITS_FOR_THE_ACK])
-    assert (ended.report["verdict"], ended.code) == ("CLEAN", 0), ended.err
-    assert ended.report["result"]["summary"]["delayed_acks"] > 30
-    assert ended.report["result"]["quality"]["rejected"]["later_release"] > 30
+    result = ended.report["result"]
+    late, asked = result["summary"]["delayed_acks"], sum(result["quality"]["kernel_asked"].values())
+    assert late > 30
+    if ended.report["verdict"] == "INCONCLUSIVE":  # it takes long to ask this kernel: then it is asked less often
+        assert 0 < asked < late, ended.err
+    else:
+        assert (ended.report["verdict"], ended.code) == ("CLEAN", 0), ended.err
+        assert result["quality"]["rejected"]["later_release"] > 30
