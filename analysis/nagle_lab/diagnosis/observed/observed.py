@@ -108,11 +108,12 @@ def answers_of(own: Reactions, round_trip: int, timer: int) -> list[int]:
     """How soon that end answered with pure ACKs and data, ns, ascending: so much may the path to it vary.
 
     If most are ACKs that took the ``timer``, ns, longer than a round trip, only the others. If even the soonest came
-    PATH_JITTER later than a round trip and any handshake, its program always takes that long: less that time.
+    PATH_JITTER later than anything of its kernel, its program always takes that long: less that time.
     """
+    by_kernel = own.by_kernel_before(round_trip + timer)
     sooner = [*(ns for ns in own.ack if ns < round_trip + timer), *own.data]
     answers = sorted(sooner if 2 * len(sooner) < len(own.after_handshake) else own.after_handshake)
-    program_takes = percentile(answers, 5) - max([round_trip, *own.handshake]) if answers else 0
+    program_takes = percentile(answers, 5) - max([round_trip, *by_kernel]) if answers else 0
     return [int(ns - program_takes) for ns in answers] if program_takes > PATH_JITTER else answers
 
 
